@@ -112,6 +112,7 @@ void add_case_counters(benchmark::State& state, const samples& all) {
   }
 }
 
+// Takes the samples, then reports their times to Google Benchmark.
 void run_timed(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
   samples all;
   with.enter_family(family);

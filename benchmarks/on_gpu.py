@@ -44,15 +44,15 @@ PAPERS = ("unified_memory", "uvm_discard", "oc_dnn", "deepum", "pooch", "vdnn", 
 WANTED_RATIO = 1.01
 
 
-def sweep_part(name):
+def make_part_of_sweep(name):
     """The part that runs sweeps/gpu_NAME.json and prints its slowdowns."""
-    def part(options, folder, seconds):
+    def run_part(options, folder, seconds):
         line = [options.umbench, "sweep", SWEEPS / f"gpu_{name}.json", "--out", folder / f"{name}.jsonl", "--times-only",
                 "--no-preflight", "--resume"]
         succeeded = timed.run(line, seconds) in timed.SUCCEEDED
         print(slowdown_table(folder / f"{name}.jsonl"), flush=True)
         return succeeded
-    return part
+    return run_part
 
 
 def slowdown_table(path):
@@ -75,11 +75,11 @@ def slowdown_table(path):
     return "\n".join(rows)
 
 
-def tests(options, folder, seconds):
+def run_tests(options, folder, seconds):
     return gpu_tests.run(Path(options.build) / "tests", folder / "tests", seconds)
 
 
-def before_after(options, folder, seconds):
+def compare_builds(options, folder, seconds):
     """Runs all cells by both builds, in rounds until the time is over. The order of the two builds alternates."""
     if not options.base:
         raise load.BadInput("before_after: --base names the umbench to compare with")
@@ -103,7 +103,7 @@ def before_after(options, folder, seconds):
 
 
 def compare_sides(folder, cell_count):
-    """Prints for each cell the minimum steady time of either build, their ratio, and whether the results are equal to the bit."""
+    """Prints for each cell the minimum steady time of either build, their ratio, and whether the results are bit-identical."""
     print("| cell | before ms | now ms | ratio | rounds | same bits |\n|---|---|---|---|---|---|")
     ratios = []
     for cell in range(1, cell_count + 1):
@@ -127,11 +127,11 @@ def compare_sides(folder, cell_count):
     return mean <= WANTED_RATIO
 
 
-def validation(options, folder, seconds):
+def run_validation(options, folder, seconds):
     return timed.run([ROOT / "benchmarks/gpu_validation.sh", folder / "validation", options.build], seconds, {"RUNS": "1"}) in timed.SUCCEEDED
 
 
-def reproduce(options, folder, seconds):
+def reproduce_papers(options, folder, seconds):
     """Runs one paper after the other, each for its share of the time. A paper that was stopped runs again, in another folder."""
     end, succeeded = time.monotonic() + seconds, True
     left = [paper for paper in PAPERS if not any(map(has_every_cell, (folder / "reproduced").glob(f"{paper}_*")))]
@@ -151,8 +151,8 @@ def has_every_cell(run_folder):
     return keys.exists() and len(json.loads(keys.read_text(encoding="utf-8"))) == len(wanted)
 
 
-def gate(options, folder, seconds):
-    """Measures pairs of equal sides until the time is over, at least one."""
+def measure_equal_builds(options, folder, seconds):
+    """Measures pairs of sweeps by the same build until the time is over, at least one pair."""
     end, number, slowest = time.monotonic() + seconds, 0, 0.0
     while number == 0 or end - time.monotonic() > slowest:
         number, began = number + 1, time.monotonic()
@@ -167,15 +167,15 @@ def gate(options, folder, seconds):
     return True
 
 
-def replayed(options, folder, seconds):
+def run_replays(options, folder, seconds):
     return replay.replay(options.umbench, folder, seconds)
 
 
-def curves(options, folder, seconds):
+def run_curves(options, folder, seconds):
     return replay.curves(options.umbench, folder, seconds, options.backend)
 
 
-def peers(options, folder, seconds):
+def run_peers(options, folder, seconds):
     end, succeeded = time.monotonic() + seconds, True
     for number, row in enumerate(PEERS, 1):  # one call a row: pytorch.py refuses a case that comes twice
         line = [sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", row, "--ways", "eager,compile",
@@ -184,14 +184,14 @@ def peers(options, folder, seconds):
     return succeeded
 
 
-def remedies(options, folder, seconds):
+def run_remedies(options, folder, seconds):
     return timed.run([sys.executable, ROOT / "benchmarks/peers/remedies.py", "--umbench", options.umbench, "--out",
                       folder / "remedies.jsonl", "--resume", "--stop-after", int(seconds)], seconds) in timed.SUCCEEDED
 
 
-PARTS = {"tests": tests, "before_after": before_after, "tables": sweep_part("tables"), "best": sweep_part("best"), "papers": sweep_part("papers"),
-         "ooc_cudnn": sweep_part("ooc_cudnn"), "validation": validation, "reproduce": reproduce, "gate": gate, "replay": replayed,
-         "curves": curves, "peers": peers, "remedies": remedies}
+PARTS = {"tests": run_tests, "before_after": compare_builds, "tables": make_part_of_sweep("tables"), "best": make_part_of_sweep("best"), "papers": make_part_of_sweep("papers"),
+         "ooc_cudnn": make_part_of_sweep("ooc_cudnn"), "validation": run_validation, "reproduce": reproduce_papers, "gate": measure_equal_builds, "replay": run_replays,
+         "curves": run_curves, "peers": run_peers, "remedies": run_remedies}
 
 
 def parse_arguments(argv):

@@ -51,13 +51,14 @@ def step(w, g, m, v, number):
 
 # --- managed memory ---
 
-driver = ctypes.CDLL("libcuda.so.1")
+cuda_driver = ctypes.CDLL("libcuda.so.1")
 
 
-def call_driver(name, *arguments):
-    code = getattr(driver, name)(*arguments)
+def call_cuda(function_name, *arguments):
+    """Calls a function of the CUDA driver; throws RuntimeError if it fails."""
+    code = getattr(cuda_driver, function_name)(*arguments)
     if code:
-        raise RuntimeError(f"{name}: CUDA error {code}")
+        raise RuntimeError(f"{function_name}: CUDA error {code}")
 
 
 class ManagedTensor:
@@ -65,7 +66,7 @@ class ManagedTensor:
 
     def __init__(self, count):
         self.pointer, self.bytes = ctypes.c_uint64(), 4 * count
-        call_driver("cuMemAllocManaged", ctypes.byref(self.pointer), ctypes.c_size_t(self.bytes), 1)
+        call_cuda("cuMemAllocManaged", ctypes.byref(self.pointer), ctypes.c_size_t(self.bytes), 1)
         self.__cuda_array_interface__ = {"shape": (count,), "typestr": "<f4", "data": (self.pointer.value, False), "version": 3}
         self.tensor = torch.as_tensor(self, device="cuda")
         self.tensor.zero_()
@@ -74,16 +75,16 @@ class ManagedTensor:
 
     def prefetch(self, device, first=0, count=None):
         size = self.bytes - 4 * first if count is None else 4 * count
-        call_driver("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * first), ctypes.c_size_t(size), device,
+        call_cuda("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * first), ctypes.c_size_t(size), device,
                ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
 
     def advise(self, advice, device):
-        call_driver("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), advice, device)
+        call_cuda("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), advice, device)
 
     def free(self):
         del self.tensor
         torch.cuda.synchronize()
-        call_driver("cuMemFree_v2", self.pointer)
+        call_cuda("cuMemFree_v2", self.pointer)
 
 
 # --- places of the states: each is a function of (weights, gradients) that returns (a step, memory to free) ---
@@ -116,13 +117,13 @@ def managed_memory_with(hints=(), prefetches_in=False, prefetches_out=True):
 def step_in_chunks(move_in, move_out, states, w, g):
     """Returns a function that runs the step of a given number in chunks: while the kernel runs on one chunk, the next is moved to the device and
     the previous one to the host. move_in(state, buffer, first element, count) returns the chunk on the device."""
-    streams = [torch.cuda.Stream() for _ in range(3)]  # in, kernel, out
+    streams = [torch.cuda.Stream() for _ in range(3)]  # for copies to the GPU, the kernel, and copies to the host
 
     def run(number):
         caller = torch.cuda.current_stream()
         for stream in streams:
             stream.wait_stream(caller)
-        left_device = []  # events: a chunk is on the host again
+        left_device = []  # events after the copy of each chunk to the host
         for i, at in enumerate(range(0, w.numel(), CHUNK)):
             count = min(CHUNK, w.numel() - at)
             with torch.cuda.stream(streams[0]):

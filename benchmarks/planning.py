@@ -19,14 +19,14 @@ sys.path[:0] = [str(ROOT / "benchmarks")]
 
 import timed  # noqa: E402
 
-CATALOGUE = {"alexnet": 512, "vgg16": 256, "resnet50": 128, "resnet152": 128}  # batch, bf16
+CATALOGUE = {"alexnet": 512, "vgg16": 256, "resnet50": 128, "resnet152": 128}  # batch sizes; in bf16
 EXPORTED = ("gpt2_small", "unet", "vit_b_16", "swin_t", "densenet121", "gru")
 CHAINS = (2500, 10000)
-RATIOS = (1.25, 1.5, 2, 3, 4, 64)  # 64: no plan
+RATIOS = (1.25, 1.5, 2, 3, 4, 64)  # at 64 no network has a plan
 RATIOS_OF_CHAINS = (1.25, 2, 64)
-DEADLINE_S = 100  # CPU seconds of a plan
+DEADLINE_S = 100  # maximum CPU time to make a plan
 SEARCHES = ("best", "best_managed")
-PAPERS = ("pooch", "checkmate", "autoswap")  # of ResNet-152 alone
+PAPERS = ("pooch", "checkmate", "autoswap")  # strategies of papers, planned for ResNet-152 alone
 FIELDS = ("network", "strategy", "ratio", "build")
 
 

@@ -75,7 +75,7 @@ def as_opaque(graph, costs):
         made = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": size_of(graph, op),
                 "duration_ns": round(duration), "workspace_bytes": op.get("workspace_bytes", workspace), "in": op["in"], "out": op["out"]}
         made |= {key: op[key] for key in ("alias", "repeatable") if key in op}
-        ops.append(made | {"cut": op.get("cut") if op["kind"] == "opaque" else cut_of(graph, op)})
+        ops.append(made | {"cut": op.get("cut") if op["kind"] == "opaque" else batch_cuts_of(graph, op)})
     return graph | {"name": graph["name"] + "_replayed", "ops": ops}
 
 
@@ -127,7 +127,7 @@ def slowdowns_of(records):
             for r in succeeded if r["network"] in base}
 
 
-def cut_of(graph, op):
+def batch_cuts_of(graph, op):
     """The "cut" of an opaque operator that umbench would cut in the same way along the batch. Batch statistics need the whole batch;
     gradients of filters are summed."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}

@@ -313,4 +313,4 @@ def vit_b16(batch=128):
 
 
 PUBLISHED = (resnet50, vgg16, convnext_tiny, efficientnet_b0, unet, vit_b16, gpt2_medium, bert_large, llama_1b, llama_lora)
-HELD_OUT = (mixture,)  # no cost was fitted to it
+HELD_OUT = (mixture,)  # networks to which no cost was fitted

@@ -76,8 +76,8 @@ def main():
     return measure_all(options)
 
 
-def read(file):
-    return [json.loads(line) for line in Path(file).read_text(encoding="utf-8").splitlines()]
+def read(path):
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 def table(lines, predictions):
@@ -103,9 +103,9 @@ def error_text(predictions, key, measured, extra_bytes=0):
     return f"{100 * ((predictions[key] + extra_bytes) / measured - 1):+.1f}" if key in predictions else ""
 
 
-def write(file, lines):
-    Path(file).parent.mkdir(parents=True, exist_ok=True)
-    Path(file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+def write(path, lines):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 # --- measuring one network after the other ---
@@ -208,7 +208,7 @@ def predict(name, options):
     import torch
 
     from umbench.torch import convert, launches, liveness, rates
-    converted = convert.of_model(model_function(name), name=name)
+    converted = convert.convert_model(model_function(name), name=name)
     document = converted.document
     rates.set_durations(converted, json.loads((HERE.parent / f"results/machines/{options.machine}.json").read_text(encoding="utf-8")))
     predicted = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),

@@ -149,52 +149,52 @@ def lstm(batch=64, length=35, vocabulary=33278, width=1024, layers=2):
 
 # --- types ---
 
-def in_bf16(model_and_inputs):
+def to_bf16(model_and_inputs):
     model, inputs = model_and_inputs
     return model.to(BF16), tuple(x.to(BF16) if x.is_floating_point() else x for x in inputs)
 
 
 def gpt2_to_bf16():
-    return in_bf16(gpt2())
+    return to_bf16(gpt2())
 
 
 # The networks of TO_MEASURE, which torch_steps.py measures in addition to those of torch_models.py. Their batches are so large that the GPU
 # takes most of the time, not the launching of kernels.
 
 def regnet_to_bf16(batch=128):
-    return in_bf16(regnet(batch))
+    return to_bf16(regnet(batch))
 
 
 def alexnet_1024(batch=1024):
-    return in_bf16(torchvision_model("alexnet", batch))
+    return to_bf16(torchvision_model("alexnet", batch))
 
 
 def mobilenet_v3_512(batch=512):
-    return in_bf16(torchvision_model("mobilenet_v3_large", batch))
+    return to_bf16(torchvision_model("mobilenet_v3_large", batch))
 
 
 def shufflenet_512(batch=512):
-    return in_bf16(torchvision_model("shufflenet_v2_x1_0", batch))
+    return to_bf16(torchvision_model("shufflenet_v2_x1_0", batch))
 
 
 def gpt2_16(batch=16):
-    return in_bf16(gpt2(batch))
+    return to_bf16(gpt2(batch))
 
 
 def t5_32(batch=32):
-    return in_bf16(t5(batch))
+    return to_bf16(t5(batch))
 
 
 def vit_128(batch=128):
-    return in_bf16(vit(batch))
+    return to_bf16(vit(batch))
 
 
 def mixtral_to_bf16():  # in float32 the experts of transformers 5.17 break the graph
-    return in_bf16(mixtral())
+    return to_bf16(mixtral())
 
 
 def mixtral_4(batch=4):
-    return in_bf16(mixtral(batch))
+    return to_bf16(mixtral(batch))
 
 
 def resnet50_half():
@@ -215,11 +215,13 @@ class WithAutocast(nn.Module):
 
 
 def convnext_casts():
+    """convnext() with a forward pass under autocast to bf16."""
     model, inputs = convnext()
     return WithAutocast(model), inputs
 
 
 def bert_autocast():
+    """The same as bert(), under the name that TABLE exports with autocast to bf16."""
     return bert()
 
 

@@ -49,13 +49,14 @@ class Limits(typing.NamedTuple):
     """Values from which lower bounds of all plans follow."""
 
     alive: int  # bytes that the backward pass reads and that exist before it
-    activations: int  # bytes of activations among them
+    activations: int  # bytes of those that are activations
     to_device: float  # bytes per second
     to_host: float  # bytes per second
     passes: tuple | None  # (ns of the forward pass's operators, ns of the backward pass's)
 
 
 def limits_of(graph, machine, cell, device_records):
+    """The Limits of a cell. `machine`: the content of a machine file. `device_records`: records of `device`, for the times of both passes."""
     to_device = machine["link_to_device_bytes_per_s"]
     passes = None
     for record in device_records:

@@ -9,7 +9,7 @@ from collections import Counter
 
 from umbench.plots import curves
 from umbench.plots.common import WIDTH, figure_parser, families, load, read, save, use_style
-from umbench.plots.slowdown import point
+from umbench.plots.slowdown import point_of_cell
 
 AXES = {"batch": lambda record: record["batch"],
         "insize": lambda record: (record.get("network_knobs") or {}).get("insize")}
@@ -57,7 +57,7 @@ def _varies(axis, cells):
 
 def _panel(key, lines):
     axis, group = key
-    points = {label: [point(cell, cell.get("compute_ns"), AXES[axis](cell)) for cell in cells] for label, cells in lines.items()}
+    points = {label: [point_of_cell(cell, cell.get("compute_ns"), AXES[axis](cell)) for cell in cells] for label, cells in lines.items()}
     return curves.Panel(f"{load.network_text(group).replace('batch 0, ', '')}\n{load.machine_text(group)}", points, "x",
                         group, AXIS_NAMES[axis], group.simulated)
 

@@ -37,13 +37,13 @@ def main():
         raise load.TooLittle(f"{options.file}: no case ran, nothing to draw")
     use_style()
     title = run.context.get("gpu", "unknown GPU")
-    for draw in (link, ways, prefetch, faults, advice, eviction, convolution):
-        figure = draw(cases)
+    for draw in (draw_link, draw_ways, draw_prefetch, draw_faults, draw_advice, draw_eviction, draw_convolution):
+        name, figure = draw.__name__.removeprefix("draw_"), draw(cases)
         if figure is None:
             continue
-        figure.suptitle(f"{draw.__name__}: measured on one {title}", fontsize=9.5)
+        figure.suptitle(f"{name}: measured on one {title}", fontsize=9.5)
         figure.tight_layout()
-        save(figure, options.out, f"microbenchmarks_{draw.__name__}")
+        save(figure, options.out, f"microbenchmarks_{name}")
 
 
 def cases_with_prefix(cases, *prefix):
@@ -80,7 +80,7 @@ def draw_line(axes, points, **style):
     axes.plot(*zip(*sorted(points)), **style)
 
 
-def link(cases):
+def draw_link(cases):
     found = cases_with_prefix(cases, "link", "copy_engine") + cases_with_prefix(cases, "link", "kernel")
     if not found:
         return None
@@ -117,7 +117,7 @@ WAYS = [
 ]
 
 
-def ways(cases):
+def draw_ways(cases):
     found = [(text, cases[name]) for name, text in WAYS if name in cases]
     if len(found) < 2:
         return None
@@ -135,7 +135,7 @@ def ways(cases):
     return figure
 
 
-def prefetch(cases):
+def draw_prefetch(cases):
     found = [c for c in cases_with_prefix(cases, "prefetch") if c.axes.get("data") == "moves" and "queued" not in c.parts]
     if not found:
         return None
@@ -164,7 +164,7 @@ def prefetch(cases):
     return figure
 
 
-def faults(cases):
+def draw_faults(cases):
     patterns = [(f"strided/stride:{s}", f"one access every {s}") for s in ("4KiB", "64KiB", "128KiB", "2MiB")]
     patterns.append(("shuffled/stride:4KiB", "one access every 4KiB, shuffled"))
     patterns.insert(0, ("sequential", "every byte"))
@@ -196,7 +196,7 @@ def faults(cases):
 STEPS = ["read", "read_again", "write", "write_after_read", "cpu_touch"]
 
 
-def advice(cases):
+def draw_advice(cases):
     found = [c for c in cases_with_prefix(cases, "advice") if c.parts[-1] in STEPS and c.parts[1] != "pinned_zero_copy"]
     hints = list(dict.fromkeys(c.parts[1] for c in found))
     if not hints:
@@ -218,7 +218,7 @@ def advice(cases):
 EVICTIONS = {"prefetch": "prefetch", "pinned_twin": "pinned twin", "kernel_twin": "kernel twin"}
 
 
-def eviction(cases):
+def draw_eviction(cases):
     found = {(c.parts[1], c.parts[2], c.axes["beside"]): c for c in cases_with_prefix(cases, "eviction")}
     if not found:
         return None
@@ -248,7 +248,7 @@ def eviction(cases):
 PLACES = ["managed_warm", "prefetched", "managed_cold", "zero_copy"]
 
 
-def convolution(cases):
+def draw_convolution(cases):
     layers = {}
     for case in cases_with_prefix(cases, "convolution"):
         channels = case.axes.get("channels")

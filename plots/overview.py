@@ -66,7 +66,7 @@ def _lines(cells):
     found = {}
     for cell in cells:
         if cell["ratio"] is not None:
-            found.setdefault(cell["strategy"], {})[cell["ratio"]] = slowdown.point(cell, cell["baseline_ns"])
+            found.setdefault(cell["strategy"], {})[cell["ratio"]] = slowdown.point_of_cell(cell, cell["baseline_ns"])
     return {name: [found[name][ratio] for ratio in sorted(found[name])] for name in STRATEGIES if name in found} | {
         name: [line[ratio] for ratio in sorted(line)] for name, line in found.items() if name not in STRATEGIES}
 

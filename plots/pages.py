@@ -77,13 +77,13 @@ def main():
     return 0
 
 
-def file_to_draw(change_record, file, folder):
-    """The path of the file, or of a copy in `folder` with changed records."""
+def file_to_draw(change_record, record_file, folder):
+    """The path of the record file, or of its copy in `folder` with the records that change_record(record, name of the file) returns."""
     if change_record is None:
-        return file
-    records = [change_record(json.loads(line), file.name) for line in file.read_text(encoding="utf-8").splitlines()]
-    (folder / file.name).write_text("".join(json.dumps(each) + "\n" for each in records if each), encoding="utf-8")
-    return folder / file.name
+        return record_file
+    records = [change_record(json.loads(line), record_file.name) for line in record_file.read_text(encoding="utf-8").splitlines()]
+    (folder / record_file.name).write_text("".join(json.dumps(each) + "\n" for each in records if each), encoding="utf-8")
+    return folder / record_file.name
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from umbench.plots import common, looks
 
 
 def draw(paper, results, origin, folder):
-    """Draws the figure. reproduce.origin_text() returned `origin`."""
+    """Draws the figure. reproduce.device_text() returned `origin`."""
     figure_spec = paper["figure"]
     common.use_style()
     figure, (panel,) = common.make_panels(1, height=3.6)

@@ -52,7 +52,7 @@ def panels_of(records):
 
 def _panel(group, cells):
     baseline = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
-    lines = {label: [point(cell, cell["baseline_ns"] if baseline else 1e6) for cell in line]
+    lines = {label: [point_of_cell(cell, cell["baseline_ns"] if baseline else 1e6) for cell in line]
              for label, line in load.records_by_strategy(cells).items()}
     return curves.Panel(_title(group), lines, "x" if baseline else "ms",
                         _row_key(group), None, group.simulated)
@@ -62,7 +62,7 @@ def _title(group):
     return f"{load.network_text(group)}\n{load.machine_text(group)}"
 
 
-def point(cell, baseline_ns, size=None):
+def point_of_cell(cell, baseline_ns, size=None):
     """The curves.Point of a cell: its time divided by `baseline_ns`."""
     found = iteration_times.spread_of(cell)
     values = [value / baseline_ns for value in found[:3]] if found and baseline_ns else [None] * 3

@@ -45,13 +45,13 @@ def gaps_by_kind(engines, ceilings, precision, network):
     for engine in engines:
         kind = kind_of(engine["op"], layers)
         row = rows.setdefault(kind, {"kind": kind, "operators": set(), "time_ms": 0.0, "floor_ms": 0.0})
-        row["operators"].add(_without_slice(engine["op"]))
+        row["operators"].add(_without_slice_suffix(engine["op"]))
         row["time_ms"] += engine["time_ns"] / 1e6
         row["floor_ms"] += floor_ns(engine, ceilings, precision) / 1e6
     return sorted(({**row, "operators": len(row["operators"])} for row in rows.values()), key=_negative_gap)
 
 
-def _without_slice(op_name):
+def _without_slice_suffix(op_name):
     return re.sub(r" \[[^\[\]]*\]$", "", op_name)
 
 
@@ -73,7 +73,7 @@ def layer_kinds(layers):
 def kind_of(op_name, layers):
     """The kind of the layer and of the pass: 'convolution.backward_filter' for 'layer1.0.conv2.backward_filter'. For layers without
     parameters it is the operator's name without numbers and blocks."""
-    op_name = _without_slice(op_name)
+    op_name = _without_slice_suffix(op_name)
     if op_name.endswith(".bf16"):
         return "cast"
     stem, _, task = op_name.partition(".backward")

@@ -87,7 +87,7 @@ def main(argv=None):
     began = time.monotonic()
     args = parse(argv)
     if args.list:
-        print("\n".join(f"{r.key}:fusion={r.fusion},workspace={r.workspace},slices={r.slices}{r.order and ',order=' + r.order}"
+        print("\n".join(f"{r.key}:fusion={r.fusion},workspace={r.workspace},slices={r.slices}{r.memory_order and ',order=' + r.memory_order}"
                         for r in args.rows))
         return 0
     binary = shutil.which(args.umbench)
@@ -120,7 +120,7 @@ def main(argv=None):
 
 
 def compile_beforehand(wanted, steps, args):
-    tasks = [task_of(row, order, ["compile"], args) for row in wanted for order in orders_of(row, args)]
+    tasks = [task_of(row, order, ["compile"], args) for row in wanted for order in memory_orders_of(row, args)]
     for task, (_, why) in zip(tasks, children.run_all(steps.fill_compiler_cache, tasks, args.deadline, args.compile_jobs)):
         if why:
             say(f"{task['network']}/{task['batch']}/{task['precision']}: not compiled beforehand: {why}")
@@ -167,7 +167,7 @@ def append(path, line):
 
 def measure(row, binary, steps, gpu_facts, args):
     """Measures a row and returns its line. A missing value is null or has its reason, so that a failure does not prevent the other rows."""
-    line = empty_line(row, gpu_facts)
+    line = line_without_results(row, gpu_facts)
     try:
         with tempfile.TemporaryDirectory() as values_folder:
             with printing_duration(row, "umbench"):
@@ -182,7 +182,7 @@ def measure(row, binary, steps, gpu_facts, args):
     return line | peer_files.ratios(line)
 
 
-def empty_line(row, gpu_facts):
+def line_without_results(row, gpu_facts):
     return {"kind": "peer", "schema": 1, "peer": "pytorch", "network": row.network, "batch": row.batch,
             "precision": row.precision, "pass": "train",
             "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -207,19 +207,20 @@ def add_umbench(line, row, binary, values_folder, args):
     line["gap_kinds"] = floors.gaps_by_kind(engines, ceilings, row.precision, row.network)
 
 
-def orders_of(row, args):
+def memory_orders_of(row, args):
     return ("nchw", "nhwc") if args.both_orders else (STANDARD_ORDER[row.precision],)
 
 
-def task_of(row, order, ways, args):
-    return {"network": row.network, "batch": row.batch, "precision": row.precision, "order": order, "ways": ways,
+def task_of(row, memory_order, ways, args):
+    """The task for torch_steps.py: the `ways` of running PyTorch for a row in a memory order."""
+    return {"network": row.network, "batch": row.batch, "precision": row.precision, "order": memory_order, "ways": ways,
             "warmup": args.warmup, "samples": args.samples, "compile_mode": args.compile_mode}
 
 
 def pytorch_modes(row, steps, args):
     """Time and peak of every way of running PyTorch, or the reason why there are none."""
     modes = []
-    for order in orders_of(row, args):
+    for order in memory_orders_of(row, args):
         for ways in groups_of_ways(args):
             with printing_duration(row, f"PyTorch {', '.join(ways)}"):
                 found, why = children.run(steps.time_modes, task_of(row, order, ways, args), args.deadline)
@@ -250,12 +251,12 @@ def compare_gradients(row, binary, steps, values_folder, args):
 
 
 def summary(line):
-    def shown(value, format_spec):
+    def formatted(value, format_spec):
         return "-" if value is None else format(value, format_spec)
 
-    return (f"{peer_files.key_of(line)}: umbench {shown(line['umbench_ms'], '.3f')} ms, PyTorch "
-            f"{shown(line['pytorch_ms'], '.3f')} ms ({line['pytorch_mode'] or '-'}), time ratio "
-            f"{shown(line['time_ratio'], '.3f')}, peak ratio {shown(line['peak_ratio'], '.3f')}")
+    return (f"{peer_files.key_of(line)}: umbench {formatted(line['umbench_ms'], '.3f')} ms, PyTorch "
+            f"{formatted(line['pytorch_ms'], '.3f')} ms ({line['pytorch_mode'] or '-'}), time ratio "
+            f"{formatted(line['time_ratio'], '.3f')}, peak ratio {formatted(line['peak_ratio'], '.3f')}")
 
 
 if __name__ == "__main__":

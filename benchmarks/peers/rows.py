@@ -28,7 +28,7 @@ class Row:
     precision: str
     fusion: str = "lean"
     workspace: str = "512MiB"
-    order: str = ""  # empty: umbench's standard order for the precision
+    memory_order: str = ""  # "nchw" or "nhwc"; empty: umbench's standard for the precision
     slices: int = 1  # parts of the batch (strategy micro_batches)
 
     @property
@@ -38,7 +38,7 @@ class Row:
     @property
     def options(self):
         """The options of umbench, as a row of results stores them."""
-        return {"fusion": self.fusion, "workspace": self.workspace, "memory_order": self.order or None,
+        return {"fusion": self.fusion, "workspace": self.workspace, "memory_order": self.memory_order or None,
                 "slices": self.slices}
 
 
@@ -92,6 +92,8 @@ def _options(text, options):
     _check_choice(text, "order", found.get("order", ORDERS[0]), ORDERS)
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?([kMGT]i?B)?", found.get("workspace", "0")):
         raise BadRow(f"row '{text}': workspace '{found['workspace']}' is not a number of bytes such as 512MiB")
+    if "order" in found:
+        found["memory_order"] = found.pop("order")
     return found
 
 

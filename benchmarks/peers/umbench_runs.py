@@ -26,8 +26,8 @@ def command(binary, row, iterations, deadline_s, out, values_folder=None):
     line = [binary, "run", "--network", row.network, "--batch", row.batch, *strategy_options(row),
             "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
             "--iterations", iterations, "--deadline", math.ceil(deadline_s), "--backend", "cuda:0", "--times-only", "--out", out]
-    if row.order:
-        line += ["--memory-order", row.order]
+    if row.memory_order:
+        line += ["--memory-order", row.memory_order]
     return [str(part) for part in line + (["--values", values_folder] if values_folder else [])]
 
 

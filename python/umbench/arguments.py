@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
-def share(text):
+def parse_share(text):
     """Parses a share: 0.05 from "5%" or "0.05"."""
     number = float(text[:-1]) / 100 if text.endswith("%") else float(text)
     if not 0 <= number < 10:
@@ -55,7 +55,7 @@ def share(text):
     return number
 
 
-def nanoseconds(text):
+def parse_nanoseconds(text):
     """Parses a time: 10000 from "10us"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ns|us|ms|s)", text)
     if not match or not math.isfinite(float(match[1]) * UNITS_NS[match[2]]):
@@ -63,7 +63,7 @@ def nanoseconds(text):
     return float(match[1]) * UNITS_NS[match[2]]
 
 
-def probability(text):
+def parse_probability(text):
     number = float(text)
     if not 0 < number < 1:
         raise ValueError
@@ -71,9 +71,9 @@ def probability(text):
 
 
 # argparse writes the name of the type in its message: "invalid a share such as 5% value: ..."
-share.__name__ = "share (5% or 0.05)"
-nanoseconds.__name__ = "time (10us, 1ms)"
-probability.__name__ = "probability (above 0, below 1)"
+parse_share.__name__ = "share (5% or 0.05)"
+parse_nanoseconds.__name__ = "time (10us, 1ms)"
+parse_probability.__name__ = "probability (above 0, below 1)"
 
 
 def limit_parser(names):
@@ -84,7 +84,7 @@ def limit_parser(names):
         if name not in names:
             raise argparse.ArgumentTypeError(f"{text!r}: wants NAME=SHARE such as link=10%, NAME one of {', '.join(names)}")
         try:
-            return name, share(amount)
+            return name, parse_share(amount)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r}: {amount!r} is no share (5% or 0.05)") from None
 
@@ -123,10 +123,10 @@ def parse_compare(description, argv=None):
     parser.add_argument("--fail-on", type=aspect_set_parser(aspects.ASPECTS), default=set(aspects.JUDGED), metavar="NAMES",
                         help=f"which regressions count, by commas, or all, or none: {', '.join(aspects.ASPECTS)}; the others "
                              "are told (all but modes)")
-    parser.add_argument("--relative", type=share, metavar="SHARE", help="the same as --limit time=SHARE (5%%)")
-    parser.add_argument("--absolute", type=nanoseconds, default=standard.absolute_ns, metavar="TIME",
+    parser.add_argument("--relative", type=parse_share, metavar="SHARE", help="the same as --limit time=SHARE (5%%)")
+    parser.add_argument("--absolute", type=parse_nanoseconds, default=standard.absolute_ns, metavar="TIME",
                         help="change in time that is tolerated, for very short cells (10us)")
-    parser.add_argument("--alpha", type=probability, default=standard.alpha, metavar="CHANCE",
+    parser.add_argument("--alpha", type=parse_probability, default=standard.alpha, metavar="CHANCE",
                         help="chance of a false alarm over all cells, before the limits (0.05)")
     parser.add_argument("--correction", choices=["bh", "holm"], default=standard.correction,
                         help="for many cells: Benjamini-Hochberg or Holm (bh)")
@@ -152,21 +152,21 @@ def parse_compare(description, argv=None):
     return options
 
 
-def count(text):
+def parse_count(text):
     number = int(text)
     if not 1 <= number <= 10_000:
         raise ValueError
     return number
 
 
-count.__name__ = "count (1 to 10000)"
+parse_count.__name__ = "count (1 to 10000)"
 
 
-def count_or_zero(text):
-    return 0 if text == "0" else count(text)
+def parse_count_or_zero(text):
+    return 0 if text == "0" else parse_count(text)
 
 
-count_or_zero.__name__ = "count (0 to 10000)"
+parse_count_or_zero.__name__ = "count (0 to 10000)"
 
 
 def parse_interleave(description):
@@ -174,8 +174,8 @@ def parse_interleave(description):
     parser.add_argument("spec", metavar="SPEC.json", help="sweep file")
     parser.add_argument("--base", required=True, metavar="PROGRAM", help="the umbench to compare with")
     parser.add_argument("--head", required=True, metavar="PROGRAM", help="the umbench to judge")
-    parser.add_argument("--rounds", type=count, default=5, metavar="N", help="times that each runs every cell, 1 to 10000 (5)")
-    parser.add_argument("--more", type=count_or_zero, default=0, metavar="N",
+    parser.add_argument("--rounds", type=parse_count, default=5, metavar="N", help="times that each runs every cell, 1 to 10000 (5)")
+    parser.add_argument("--more", type=parse_count_or_zero, default=0, metavar="N",
                         help="further rounds of the cells whose times the first ones leave ambiguous, 0 to 10000 (0)")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for base/ and head/, a file a round")
     parser.add_argument("--machines", metavar="DIR", help="folder with more machine files (the built-in ones alone)")

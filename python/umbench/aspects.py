@@ -75,7 +75,7 @@ def missing_in_head(base_runs, head_runs):
 def _outcome_change(base_runs, head_runs):
     """The Change of the worst outcome; None if all runs of both sides are ok."""
     ranks = [min(RANK_OF_OUTCOME.get(record["outcome"], 0) for record in side) for side in (base_runs, head_runs)]
-    texts = [_outcome_text(side) for side in (base_runs, head_runs)]
+    texts = [_worst_outcome_text(side) for side in (base_runs, head_runs)]
     make = lambda verdict, text: Change("outcome", verdict, texts[0], texts[1], None, None, text)  # noqa: E731
     if ranks[1] < ranks[0]:
         return make("regressed", f"was {base_runs[-1]['outcome']}, is {texts[1]}")
@@ -91,7 +91,7 @@ def _outcome_change(base_runs, head_runs):
     return None
 
 
-def _outcome_text(records):
+def _worst_outcome_text(records):
     """The worst outcome of the records and how often it occurs, as text."""
     worst = min(records, key=lambda record: RANK_OF_OUTCOME.get(record["outcome"], 0))
     text = worst["outcome"] + (f" ({worst['reason']})" if worst.get("reason") else "")

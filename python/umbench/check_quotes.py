@@ -69,7 +69,7 @@ def blocks(text):
             begins_item = re.match(r" *(?:[-*]|\d+\.) ", bare) or bare.startswith("#")
             table = bare.startswith("|")
             if bare.startswith("    ") and not in_block:
-                continue  # code
+                continue  # skips lines of code
             if not in_block or begins_item or (table != found[-1].text.startswith("|")) or found[-1].comments:
                 found.append(Block(number, "", []))
             found[-1] = found[-1]._replace(text=found[-1].text + bare + "\n")
@@ -177,7 +177,7 @@ def _is_subsequence(row, printed_row):
 
 
 def check_block(block):
-    """Checks a block; returns [(line, error), ...]."""
+    """Checks the figures of a Block, a paragraph, list item or table of a page, against the comments after it; returns [(line, error), ...]."""
     wrong, backed = [], []
     for line, comment in block.comments:
         try:

@@ -17,9 +17,10 @@ VERDICTS = ("regressed", "insufficient", "unlike", "tolerated", "ambiguous", "im
 
 Row = namedtuple("Row", "key name simulated verdict reasons finding changes provenance")
 # `machines`: {machine whose file changed: number of cells}. `unlike` and `noted` are texts on differences between the two sides' machines,
-# `disturbed` and `speeds` texts on single cells.
-Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on rounds rows mean new machines unlike noted disturbed "
-                                      "speeds exit_code")
+# `disturbance_notes`: [text] for each side and kind of disturbance. `at_two_speeds`: [(key, side, text)] of cells some of whose iterations
+# were fast and the others slow.
+Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on rounds rows mean new machines unlike noted "
+                                      "disturbance_notes at_two_speeds exit_code")
 
 
 def compare(options, warn):

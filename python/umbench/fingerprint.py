@@ -19,7 +19,7 @@ BYTES_TOLERANCE = 0.01
 # Values of record["observed"]["gpu_after"]["throttled_by"] that mean heat or power supply, not the GPU's own limits.
 SLOWED_BY = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
 
-Differences = namedtuple("Differences", "unlike noted")  # texts
+Differences = namedtuple("Differences", "unlike noted")  # lists of texts; those of `noted` do not make times incomparable
 
 
 def facts_of(environment):
@@ -51,7 +51,7 @@ def differences(bases, heads):
     for left in map(facts_of, bases):
         for right in map(facts_of, heads):
             for name in left:
-                if name in right and not _alike(name, left[name], right[name]):
+                if name in right and not _are_alike(name, left[name], right[name]):
                     if name in NOTED:
                         noted[NOTED[name]] = None
                     else:
@@ -59,7 +59,7 @@ def differences(bases, heads):
     return Differences(list(unlike), list(noted))
 
 
-def _alike(name, left, right):
+def _are_alike(name, left, right):
     if name.endswith("_bytes"):
         return abs(left - right) <= BYTES_TOLERANCE * max(left, right)
     return left == right

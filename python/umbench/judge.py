@@ -153,9 +153,9 @@ def p_value(estimate):
     return float(2 * special.stdtr(estimate.freedom, -abs(estimate.change) / estimate.spread))
 
 
-def t_quantile(tail_probability, freedom):
+def t_quantile(tail_probability, degrees_of_freedom):
     """The value that Student's t exceeds with that chance."""
-    return -special.stdtrit(freedom, tail_probability)
+    return -special.stdtrit(degrees_of_freedom, tail_probability)
 
 
 def adjust_p_values(p_values, correction, chance_beyond=None, is_beyond=None):

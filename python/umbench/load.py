@@ -267,9 +267,9 @@ def provenance(group):
 
 
 @functools.lru_cache(maxsize=None)
-def figures_measured(machine):
+def figures_measured(machine_name):
     """A text such as '49 of 52 figures measured' for the machine file of that name; None if there is no such file."""
-    path = places.RESULTS / "machines" / f"{machine}.json"
+    path = places.RESULTS / "machines" / f"{machine_name}.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         numbers = [name for name in [*found, *found["uvm"]] if name.endswith(ENDINGS_OF_FIGURES)]

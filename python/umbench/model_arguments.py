@@ -31,7 +31,7 @@ def parse_export(argv):
     parser.add_argument("--machine", metavar="NAME|FILE.json",
                         help="write durations at this machine's rates (no durations: umbench works them out for the machine it runs on)")
     parser.add_argument("--measure", metavar="DEVICE", help="measure each shape once on this device, such as cuda (not measured)")
-    parser.add_argument("--launch", type=arguments.nanoseconds, metavar="TIME",
+    parser.add_argument("--launch", type=arguments.parse_nanoseconds, metavar="TIME",
                         help="what the CPU takes to launch a kernel, such as 29us, for which operators wait: with --machine (0) or --measure (29us)")
     options = parser.parse_args(argv)
     if ":" not in options.model:

@@ -77,9 +77,9 @@ def span_event(process, track, name, begin, end, facts=None, **fields):
     return event | fields | ({"args": facts} if facts else {})
 
 
-def counter_event(process, name, at, values):
-    """An event that sets a counter to `values`, {series: number}, at the time `at` in ns."""
-    return {"ph": "C", "name": name, "pid": process, "ts": at * US_PER_NS, "args": values}
+def counter_event(process, name, time_ns, values):
+    """An event that sets a counter to `values`, {series: number}, at a time."""
+    return {"ph": "C", "name": name, "pid": process, "ts": time_ns * US_PER_NS, "args": values}
 
 
 def name_event(process, metadata, value, field="name", track=0):

@@ -62,10 +62,10 @@ def mean_text(result):
 
 def note_lines(result):
     lines = [f"places differ, compared all the same: {difference}" for difference in result.unlike]
-    lines += [*result.noted, *result.disturbed]
-    lines += [f"{key}: {text}" for key, _, text in result.speeds[:5]]
-    if len(result.speeds) > 5:
-        lines.append(f"and {len(result.speeds) - 5} more of two speeds")
+    lines += [*result.noted, *result.disturbance_notes]
+    lines += [f"{key}: {text}" for key, _, text in result.at_two_speeds[:5]]
+    if len(result.at_two_speeds) > 5:
+        lines.append(f"and {len(result.at_two_speeds) - 5} more of two speeds")
     for provenance in sorted({row.provenance for row in result.rows if row.simulated}):
         alike = [row for row in result.rows if row.provenance == provenance]
         lines.append(f"{load.count_text(len(alike), 'cell')} {provenance}")
@@ -148,8 +148,8 @@ def as_json(result, _):
                 "verdict": overall_verdict(result), "limits": result.limits._asdict() | {"aspects": result.aspects},
                 "fail_on": sorted(result.fail_on), "rounds": result.rounds, "mean": result.mean and result.mean._asdict(),
                 "counts": counts_by_verdict(result), "machine_files": result.machines, "unlike": result.unlike, "noted": result.noted,
-                "disturbed": result.disturbed,
-                "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in result.speeds],
+                "disturbed": result.disturbance_notes,
+                "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in result.at_two_speeds],
                 "only_in_head": result.new, "exit_code": result.exit_code, "cells": cells}
     return json.dumps(_without_infinities(document), indent=1, allow_nan=False) + "\n"
 

@@ -15,7 +15,7 @@ dependencies.require("jsonschema")
 import jsonschema  # noqa: E402
 
 MAX_INTEGER = 2**63 - 1
-MAX_COMPLAINT = 160  # maximum length of an error message
+MAX_MESSAGE_LENGTH = 160
 
 
 def validation_error(entry):
@@ -27,8 +27,8 @@ def validation_error(entry):
     while found.context:  # of several alternatives, takes the most deeply nested error
         found = max(found.context, key=lambda error: (len(error.absolute_path), error.validator_value != "null"))
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found.absolute_path).lstrip(".")
-    complaint = " ".join(found.message.split())
-    return f"{path or 'the ' + entry['kind']}: {complaint if len(complaint) <= MAX_COMPLAINT else '... ' + complaint[4 - MAX_COMPLAINT:]}"
+    message = " ".join(found.message.split())
+    return f"{path or 'the ' + entry['kind']}: {message if len(message) <= MAX_MESSAGE_LENGTH else '... ' + message[4 - MAX_MESSAGE_LENGTH:]}"
 
 
 @functools.lru_cache(maxsize=1)
@@ -43,13 +43,13 @@ def _validators():
 
 
 def _with_size_limit(check):
-    """The check of a bound, which also refuses values of more than MAX_INTEGER."""
-    def checked(validator, bound, value, schema):
+    """Returns the validator function `check` of a keyword, extended to refuse values of more than MAX_INTEGER."""
+    def check_with_limit(validator, bound, value, schema):
         if _is_number(value, (int, float)) and _is_finite(value) and abs(value) > MAX_INTEGER:
             yield jsonschema.ValidationError(f"{value} is too large")
         yield from check(validator, bound, value, schema)
 
-    return checked
+    return check_with_limit
 
 
 def _is_number(value, types):

@@ -40,12 +40,12 @@ WORKSPACE = "256MiB"
 NO_FAILURE = ("ok", "infeasible", "unsupported")  # outcomes with which the command succeeds, even if a value differs from the published one
 
 
-def check_machine(backend, machines):
-    """Throws BadInput if no machine file has the name after sim:."""
+def check_machine(backend, machine_folder):
+    """Throws BadInput if `backend` is sim:NAME and neither the built-in machine files nor `machine_folder` has a NAME.json."""
     name = backend.removeprefix("sim:")
     if name == backend:
         return
-    folders = [places.RESULTS / "machines", *([Path(machines)] if machines else [])]
+    folders = [places.RESULTS / "machines", *([Path(machine_folder)] if machine_folder else [])]
     known = sorted(path.stem for folder in folders for path in load.files_in(folder, "*.json"))
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
@@ -53,7 +53,7 @@ def check_machine(backend, machines):
                             + (f"did you mean sim:{near[0]}?" if near else f"known: {', '.join(known)}; --machines DIR names more"))
 
 
-def run_cells(paper, backend, machines, iterations, folder):
+def run_cells(paper, backend, machine_folder, iterations, folder):
     """Runs the cells; returns {cell: record, or the program's error message}. Writes OUT/PAPER.jsonl and a file with the keys of the
     cells."""
     path, keys, results = folder / f"{paper['name']}.jsonl", {}, {}
@@ -63,7 +63,7 @@ def run_cells(paper, backend, machines, iterations, folder):
         output.say(f"{paper['name']}: {number} of {len(paper['cells'])}: {name}")
         before = len(lines_of(path))
         done = subprocess.run([program(), "run", *options, "--backend", where, "--iterations", str(iterations or (4 if simulated else 5)),
-                               *(["--machines", machines] if machines else []), *([] if simulated else ["--times-only"]), "--out", str(path)],
+                               *(["--machines", machine_folder] if machine_folder else []), *([] if simulated else ["--times-only"]), "--out", str(path)],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if done.returncode > 128 or done.returncode < 0:
             sys.exit(done.returncode if done.returncode > 0 else 128 - done.returncode)
@@ -202,7 +202,7 @@ def table_text(paper, results, origin, other_results=None):
         if why:
             notes.append(f"  {claim['name']}: {why}")
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    head = f"{paper['name']}: {paper['title']}, {origin}{f'; beside: {origin_text(other_results)}' if other_results else ''}\n  {paper['source']}\n"
+    head = f"{paper['name']}: {paper['title']}, {origin}{f'; beside: {device_text(other_results)}' if other_results else ''}\n  {paper['source']}\n"
     text = "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[-1] for row in rows)
     return head + text + ("\n" + "\n".join(notes) if notes else "") + "\n"
 
@@ -220,13 +220,13 @@ def markdown_rows(paper, results, other_results=None):
 
 # --- the command ---
 
-def known_papers():
+def paper_names():
     return sorted(path.stem for path in PAPERS.glob("*.json"))
 
 
 def parse(argv):
     parser = Parser("umbench reproduce", description="Run what papers measured, print published beside ours, draw both.")
-    parser.add_argument("papers", metavar="PAPER", nargs="*", help=", ".join(known_papers()) + " (all)")
+    parser.add_argument("papers", metavar="PAPER", nargs="*", help=", ".join(paper_names()) + " (all)")
     parser.add_argument("--backend", default="", help="cuda:N: with the paper's capacity as budget; sim:NAME: on that machine file (the paper's)")
     parser.add_argument("--machines", metavar="DIR", default="", help="folder with more machine files (the built-in ones alone)")
     parser.add_argument("--out", metavar="DIR", default="reproduced", help="folder for records and figures (reproduced)")
@@ -237,15 +237,15 @@ def parse(argv):
     parser.add_argument("--no-figure", action="store_true", help="print the tables only")
     arguments = parser.parse_args(argv)
     for name in arguments.papers:
-        if name not in known_papers():
-            raise load.BadInput(f"unknown paper {json.dumps(name)}{output.did_you_mean(name, known_papers())} Known: {', '.join(known_papers())}")
+        if name not in paper_names():
+            raise load.BadInput(f"unknown paper {json.dumps(name)}{output.did_you_mean(name, paper_names())} Known: {', '.join(paper_names())}")
     check_machine(arguments.backend, arguments.machines)
     if arguments.iterations < 0:
         raise load.BadInput("--iterations: wants a whole number from 1 on")
     return arguments
 
 
-def origin_text(results):
+def device_text(results):
     """A text such as 'measured on NVIDIA H200' or 'simulated on h200, 49 of 52 figures measured'."""
     records = [record for record in results.values() if isinstance(record, dict)]
     names = sorted({record["device"] for record in records if record["device"]})  # cells that crashed have no device
@@ -259,7 +259,7 @@ def origin_text(results):
 def main(argv):
     arguments = parse(argv)
     folder = Path(arguments.out)
-    names = arguments.papers or [name for name in known_papers()
+    names = arguments.papers or [name for name in paper_names()
                                  if not arguments.kept or (Path(arguments.kept) / f"{name}.cells.json").exists()]
     papers = [json.loads((PAPERS / f"{name}.json").read_text(encoding="utf-8")) for name in names]
     figures = not (arguments.no_figure or arguments.markdown)
@@ -280,7 +280,7 @@ def main(argv):
     failed = False
     for paper in papers:
         results = kept_results(paper, Path(arguments.kept)) if arguments.kept else run_cells(paper, arguments.backend, arguments.machines, arguments.iterations, folder)
-        where = origin_text(results)
+        where = device_text(results)
         beside = results_to_compare(paper, arguments.beside)
         print(markdown_rows(paper, results, beside) if arguments.markdown else table_text(paper, results, where, beside), flush=True)
         if figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):

@@ -35,7 +35,7 @@ def changed_machine(machine, variation):
     for name, value in variation.get("figures", {}).items():
         group, _, name = name.rpartition(".")
         (changed[group] if group else changed)[name] = value
-    if isinstance(variation.get("operators"), str):  # the rates of another machine file
+    if isinstance(variation.get("operators"), str):  # the name of the machine file whose rates are used
         changed["operators"] = machine_file(variation["operators"])["operators"]
     elif "operators" in variation:  # {kind: factor by which its rate is multiplied}
         paces = variation["operators"]

@@ -166,5 +166,5 @@ def test_a_paper_that_was_stopped_runs_again_elsewhere(tmp_path, monkeypatch):
 
     monkeypatch.setattr(on_gpu.timed, "run", run)
     options = types.SimpleNamespace(umbench="umbench", backend="cuda:0")
-    assert on_gpu.reproduce(options, tmp_path, 60) and len(ran) == len(on_gpu.PAPERS)
-    assert on_gpu.reproduce(options, tmp_path, 60) and ran[len(on_gpu.PAPERS):] == ["vdnn_2"]
+    assert on_gpu.reproduce_papers(options, tmp_path, 60) and len(ran) == len(on_gpu.PAPERS)
+    assert on_gpu.reproduce_papers(options, tmp_path, 60) and ran[len(on_gpu.PAPERS):] == ["vdnn_2"]

@@ -11,7 +11,7 @@ def test_the_table_has_each_row_once():
 
 def test_a_row_says_what_differs():
     row = rows.parse_row("vgg16/64/tf32:fusion=fused,workspace=1.5GiB,order=nchw")
-    assert (row.fusion, row.workspace, row.order, row.key) == ("fused", "1.5GiB", "nchw", "vgg16/64/tf32")
+    assert (row.fusion, row.workspace, row.memory_order, row.key) == ("fused", "1.5GiB", "nchw", "vgg16/64/tf32")
 
 
 def test_rows_beyond_the_table_get_defaults():

@@ -55,7 +55,7 @@ def test_streams_that_take_nothing(run, study, shell, code):
             assert_one_line(done, code)
 
 
-def test_a_closed_standard_error_loses_only_what_it_would_have_said(run, study):
+def test_a_closed_standard_error_changes_no_other_output(run, study):
     assert run("export", study, "--format", "csv", shell="2>&-").returncode == 0
     assert run("export", "absent", "--format", "csv", shell="2>&-").returncode == 2
     assert run("export", "absent", "--format", "csv", shell="2>/dev/full").returncode == 2
@@ -77,7 +77,7 @@ def test_encodings(run, write, study, tmp_path):
     assert done.returncode == 0 and (tmp_path / "page/index.html").exists(), done.stderr
 
 
-def test_what_is_too_long_to_read_is_shortened(run, study):
+def test_long_values_in_errors_are_shortened(run, study):
     done = run("compare", study, study, "--rounds", "x" * 5000)
     assert_one_line(done)
     assert len(done.stderr) < 2000 and done.stderr.endswith(b"see umbench compare --help\n")
@@ -91,7 +91,7 @@ def test_empty_paths(run, study, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.jsonl"]
 
 
-def test_a_folder_that_cannot_be_read_is_not_called_empty(monkeypatch, tmp_path):
+def test_an_unreadable_folder_is_an_error(monkeypatch, tmp_path):
     def refuse(folder):
         raise PermissionError(13, "Permission denied", str(folder))
 
@@ -100,7 +100,7 @@ def test_a_folder_that_cannot_be_read_is_not_called_empty(monkeypatch, tmp_path)
         load.files_in(tmp_path, "*.jsonl")
 
 
-def test_a_file_is_not_written_over_itself_or_by_half(run, study, tmp_path):
+def test_output_does_not_overwrite_the_input_or_remain_after_an_error(run, study, tmp_path):
     before = study.read_bytes()
     assert_one_line(run("export", study, "--format", "csv", "--out", study))
     assert_one_line(run("compare", study, study, "--out", study))
@@ -111,7 +111,7 @@ def test_a_file_is_not_written_over_itself_or_by_half(run, study, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.jsonl", "x.csv"]
 
 
-def test_packages_that_are_not_there(run, study):
+def test_missing_packages_are_named_in_one_line(run, study):
     bare = (sys.executable, "-E", "-S")  # sees no packages but Python's own
     for arguments in (("compare", study, study), ("report", study, "--out", "x"), ("slowdown", study, "--out", "x"),
                       ("export", study, "--format", "csv"), ("table", study)):
@@ -119,7 +119,7 @@ def test_packages_that_are_not_there(run, study):
     assert_one_line(run("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "x", python=bare))
 
 
-def test_cells_at_the_edge(run, write, tmp_path):
+def test_cells_with_extreme_values(run, write, tmp_path):
     """Cells with a time of 0 and with a timeline without length are read."""
     still = synthetic.timeline()
     for span in still["spans"]:
@@ -132,7 +132,7 @@ def test_cells_at_the_edge(run, write, tmp_path):
         assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
 
 
-def test_junit_of_what_xml_cannot_hold(run, write):
+def test_junit_escapes_characters_that_xml_forbids(run, write):
     path = write("odd.jsonl", [synthetic.environment(), synthetic.record(outcome="crashed", reason="a\x01b\x1b[0m\ufffe")])
     done = run("export", path, "--format", "junit")
     assert done.returncode == 0
@@ -145,7 +145,7 @@ def test_a_cell_of_several_files_counts_once(run, write, tmp_path):
     assert "1 of 2 cells failed" in (tmp_path / "page/index.html").read_text(encoding="utf-8")
 
 
-def test_a_report_of_many_groups_draws_some(run, write, tmp_path):
+def test_a_report_draws_some_of_many_groups(run, write, tmp_path):
     cells = [synthetic.record(strategy=strategy, ratio=ratio, batch=batch, key=f"{batch}/{strategy}/{ratio}")
              for batch in range(1, 64) for strategy in ("device", "managed") for ratio in (0.5, 1.0, 2.0, 4.0)]
     done = run("report", write("many.jsonl", [synthetic.environment(), *cells]), "--out", "page")

@@ -19,7 +19,7 @@ def test_nine_in_ten_kept_groups_are_right(umbench):
     assert len(wrong) <= 0.1 * len(rows), wrong
 
 
-def test_a_wrong_name_is_told(umbench, tmp_path):
+def test_a_wrong_recommendation_is_reported(umbench, tmp_path):
     """The measured times of the fastest and of the slowest strategy are exchanged."""
     lines = [json.loads(line) for line in (ROOT / "results/study/hints_alexnet_h200.jsonl").read_text(encoding="utf-8").split("\n") if line]
     fast, slow = (next(line for line in lines if line.get("strategy") == name and line["ratio"] == 1.25) for name in ("twin", "managed"))

@@ -49,7 +49,7 @@ def test_resnet_ends_its_forward_pass_first_and_keeps_to_that_bound():
     ({"simulated": True}, {"swap_ns": None, "recompute_ns": 180, "both_ns": 90, "plan_ns": 90}),
     ({"bounds": None}, {"swap_ns": None, "recompute_ns": None, "both_ns": None, "plan_ns": 40}),
     ({"compute_ns": 30}, {"swap_ns": None, "recompute_ns": 180, "both_ns": 90, "plan_ns": 90})])
-def test_bounds_follow_what_device_took(change, expected):
+def test_bounds_are_scaled_by_the_time_of_device(change, expected):
     record = {"simulated": False, "compute_ns": 80,
               "bounds": {"swap_ns": None, "recompute_ns": 180, "both_ns": 90, "plan": {"least_ns": 90}}} | change
     assert load.bounds_ns(record, 40) == expected

@@ -22,14 +22,14 @@ def title(case):
     return re.sub(r"^\d+_(.*)\.jsonl$", r"\1", case.name)
 
 
-def test_the_set_is_what_it_says(cases_and_paths):
+def test_written_cases_match_their_index(cases_and_paths):
     assert len(cases_and_paths) > 200 and len({title(case) for case, _ in cases_and_paths}) == len(cases_and_paths)
     index = json.loads((cases_and_paths[0][1].parent / "index.json").read_text(encoding="utf-8"))
     assert [case["file"] for case in index["cases"]] == [path.name for _, path in cases_and_paths]
     assert {case["expect"] for case in index["cases"]} == {"accept", "refuse", "torn"}
 
 
-def test_pythons_reader(cases_and_paths):
+def test_the_python_reader_accepts_and_refuses_the_cases(cases_and_paths):
     for case, path in cases_and_paths:
         warned = []
         try:
@@ -63,7 +63,7 @@ def test_the_schema_agrees(cases_and_paths):
     assert judged > 150
 
 
-def test_umbenchs_own_reader(umbench, cases_and_paths, tmp_path):
+def test_the_cpp_reader_accepts_and_refuses_the_cases(umbench, cases_and_paths, tmp_path):
     """The reader in C++ is tried by `merge`, which refuses files without records since there is nothing to merge."""
     for number, (case, path) in enumerate(cases_and_paths):
         out = tmp_path / f"{number}.jsonl"

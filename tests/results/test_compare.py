@@ -8,8 +8,9 @@ import pytest
 import synthetic
 
 
-def measured(ratio, seed, slower=1.0, count=10, **changes):
-    times = 1e8 * slower * numpy.exp(0.01 * numpy.random.default_rng(seed).standard_normal(count + 1))
+def measured_record(ratio, seed, time_factor=1.0, later_count=10, **changes):
+    """A measured record at that ratio of memory to budget. Its times, with noise of 1 % from `seed`, are multiplied by `time_factor`."""
+    times = 1e8 * time_factor * numpy.exp(0.01 * numpy.random.default_rng(seed).standard_normal(later_count + 1))
     changes = {"samples_ns": [int(time) for time in times], **changes}
     return synthetic.record(backend="cuda:0", device="made up", ratio=ratio, **changes)
 
@@ -18,8 +19,8 @@ def environment(**gpu):
     return synthetic.environment() | {"gpu": synthetic.gpu(driver="1.0") | gpu}
 
 
-def study(seed, slower=1.0, **changes):
-    return [environment()] + [measured(ratio, seed * 100 + number, slower, **changes)
+def study(seed, time_factor=1.0, **changes):
+    return [environment()] + [measured_record(ratio, seed * 100 + number, time_factor, **changes)
                               for number, ratio in enumerate((0.5, 0.9, 1.5))]
 
 
@@ -32,7 +33,7 @@ def test_unchanged_code(umbench, write):
 
 def test_a_regression_fails_and_is_named(umbench, write):
     head = study(2)
-    head[2] = measured(0.9, 7, slower=1.2)
+    head[2] = measured_record(0.9, 7, time_factor=1.2)
     done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head))
     assert done.returncode == 1
     assert done.stdout.startswith("regressed: 3 measured cells, 1 regressed, 2 ok")
@@ -40,17 +41,17 @@ def test_a_regression_fails_and_is_named(umbench, write):
     assert "/x0.90/" in row and "+2" in row
 
 
-def test_too_few_samples_are_said_to_be(umbench, write):
-    done = umbench("compare", write("base.jsonl", study(1, count=1)), write("head.jsonl", study(2, 1.2, count=1)))
+def test_too_few_samples_are_reported(umbench, write):
+    done = umbench("compare", write("base.jsonl", study(1, later_count=1)), write("head.jsonl", study(2, 1.2, later_count=1)))
     assert done.returncode == 3 and "3 insufficient" in done.stdout and "4 (--iterations 5) the standard" in done.stdout
-    assert done.stdout.count("+2") + done.stdout.count("+1") >= 3  # the change is told all the same
+    assert done.stdout.count("+2") + done.stdout.count("+1") >= 3  # the change is reported nevertheless
 
 
-def test_rounds_are_judged_each_by_itself(umbench, write):
+def test_rounds_are_judged_separately(umbench, write):
     """The machine becomes 4 % slower every round, HEAD is 10 % slower in each."""
     def folder(name, seed, slower):
         for number in range(5):
-            path = write(f"{name}/{number}.jsonl", study(seed + number, slower=slower * 1.04**number))
+            path = write(f"{name}/{number}.jsonl", study(seed + number, time_factor=slower * 1.04**number))
         return path.parent
 
     base = folder("base", 1, 1.0)
@@ -61,7 +62,7 @@ def test_rounds_are_judged_each_by_itself(umbench, write):
     assert "2 files without a namesake on the other side" in umbench("compare", base, "odd").stdout
 
 
-def test_what_is_not_time_counts_as_much(umbench, write):
+def test_other_aspects_than_time_regress_too(umbench, write):
     def head(**changes):
         entries = study(2)
         entries[2] |= changes
@@ -90,7 +91,7 @@ def test_a_cell_that_fails_in_one_round_of_head(umbench, write):
         base = write(f"base/{number}.jsonl", study(number)).parent
         entries = study(10 + number)
         if number == 1:
-            entries[1] = measured(0.5, 1, outcome="crashed", samples_ns=[])
+            entries[1] = measured_record(0.5, 1, outcome="crashed", samples_ns=[])
         head = write(f"head/{number}.jsonl", entries).parent
     done = umbench("compare", base, head)
     assert done.returncode == 1 and "was ok, is crashed (made up) in 1 of 3 runs" in done.stdout
@@ -98,7 +99,7 @@ def test_a_cell_that_fails_in_one_round_of_head(umbench, write):
 
 
 def test_two_speeds_are_named(umbench, write):
-    base, entries = study(1, count=12), study(2, count=12)
+    base, entries = study(1, later_count=12), study(2, later_count=12)
     entries[1]["samples_ns"] = [time * (3 if number % 3 == 2 else 1) for number, time in enumerate(entries[1]["samples_ns"])]
     sides = write("base.jsonl", base), write("head.jsonl", entries)
     done = umbench("compare", *sides)
@@ -111,21 +112,21 @@ def test_two_speeds_are_named(umbench, write):
                                                     ("timeout", "regressed", 1)])
 def test_a_cell_that_fails_now(umbench, write, outcome, verdict, code):
     head = study(2)
-    head[1] = measured(0.5, 1, outcome=outcome, samples_ns=[])
+    head[1] = measured_record(0.5, 1, outcome=outcome, samples_ns=[])
     done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head))
     assert done.returncode == code and f"was ok, is {outcome} (made up)" in done.stdout
     back = umbench("compare", write("base.jsonl", head), write("head.jsonl", study(1)))
     assert back.returncode == 0 and "1 improved" in back.stdout
 
 
-def test_cells_that_fail_on_both_sides_are_not_well(umbench, write):
-    sides = [write(f"{name}.jsonl", study(1) + [measured(4.0, 1, outcome="crashed", samples_ns=[])]) for name in "ab"]
+def test_cells_that_fail_on_both_sides_are_reported(umbench, write):
+    sides = [write(f"{name}.jsonl", study(1) + [measured_record(4.0, 1, outcome="crashed", samples_ns=[])]) for name in "ab"]
     assert umbench("compare", *sides).returncode == 3
-    sides = [write(f"{name}.jsonl", study(1) + [measured(4.0, 1, outcome="infeasible", samples_ns=[])]) for name in "ab"]
+    sides = [write(f"{name}.jsonl", study(1) + [measured_record(4.0, 1, outcome="infeasible", samples_ns=[])]) for name in "ab"]
     assert umbench("compare", *sides).returncode == 0
 
 
-def test_a_cell_that_vanished_is_missed_and_a_new_one_is_not_judged(umbench, write):
+def test_a_missing_cell_is_reported_and_a_new_one_is_not_judged(umbench, write):
     short, long = write("short.jsonl", study(1)[:-1]), write("long.jsonl", study(2))
     done = umbench("compare", long, short)
     assert done.returncode == 3 and "not in HEAD" in done.stdout
@@ -143,7 +144,7 @@ def test_unlike_environments_are_refused_unless_allowed(umbench, write):
     assert done.returncode == 0 and "gpu.driver: 1.0 / 2.0" in done.stdout
 
 
-def test_another_card_of_the_same_model_is_told(umbench, write):
+def test_another_gpu_of_the_same_model_is_reported(umbench, write):
     sides = [write(f"{name}.jsonl", [environment(facts={"uuid_hash": name}), *study(seed)[1:]])
              for seed, name in enumerate("ab", 1)]
     done = umbench("compare", *sides)
@@ -153,7 +154,7 @@ def test_another_card_of_the_same_model_is_told(umbench, write):
     assert umbench("compare", sides[0], sides[0], "--same-gpu").returncode == 0
 
 
-def test_a_disturbed_cell_is_told(umbench, write):
+def test_a_disturbed_cell_is_reported(umbench, write):
     hot = synthetic.observed(gpu_after=synthetic.gpu_state(throttled_by=["hw_thermal_slowdown"], other_processes=0))
     head = study(2)
     head[1] |= {"observed": hot}
@@ -168,7 +169,7 @@ def test_a_disturbed_cell_is_told(umbench, write):
 def test_pairs_of_runs_are_judged_one_by_one(umbench, write):
     for number in range(3):
         base = write(f"base/{number}.jsonl", study(number)).parent
-        head = write(f"head/{number}.jsonl", study(10 + number, slower=1.2 if number == 1 else 1.0)).parent
+        head = write(f"head/{number}.jsonl", study(10 + number, time_factor=1.2 if number == 1 else 1.0)).parent
     write("head/other.jsonl", study(99))
     done = umbench("compare", base, head, "--pairs")
     assert done.returncode == 1
@@ -213,10 +214,10 @@ def test_a_counter_that_one_side_lacks_is_no_difference(umbench, write):
     assert umbench("compare", new, side("other.jsonl", amplification=2.5), "--strict").returncode == 3
 
 
-def test_runs_in_folders_teach_the_noise(umbench, write):
+def test_noise_is_estimated_from_runs_in_folders(umbench, write):
     def folder(name, shifts, seed):
         for number, shift in enumerate(shifts):
-            path = write(f"{name}/{number}.jsonl", study(seed + number, slower=shift))
+            path = write(f"{name}/{number}.jsonl", study(seed + number, time_factor=shift))
         return path.parent
 
     base, head = folder("base", [1.0, 1.1, 0.9, 1.05], 10), folder("head", [1.05, 1.2, 1.15, 1.0], 20)
@@ -227,14 +228,14 @@ def test_runs_in_folders_teach_the_noise(umbench, write):
     assert done.returncode == 0 and "no two files of BASE and HEAD have one name" in done.stdout
     quiet = folder("quiet", [1.0, 1.0, 1.0, 1.0], 30)
     assert umbench("compare", quiet, folder("slow", [1.1] * 4, 40)).returncode == 1
-    one = write("one.jsonl", study(1)), write("other.jsonl", study(2, slower=1.1))
+    one = write("one.jsonl", study(1)), write("other.jsonl", study(2, time_factor=1.1))
     assert umbench("compare", *one).returncode == 1
     assert umbench("compare", *one, "--noise", base).returncode == 0
     assert umbench("compare", *one, "--noise", quiet).returncode == 1
 
 
 def test_markdown_and_json(umbench, write, tmp_path):
-    sides = write("base.jsonl", study(1)), write("head.jsonl", study(2, slower=1.2))
+    sides = write("base.jsonl", study(1)), write("head.jsonl", study(2, time_factor=1.2))
     done = umbench("compare", *sides, "--format", "markdown")
     assert done.returncode == 1
     assert done.stdout.startswith("### umbench: regressed: 3 measured cells, 3 regressed\n\n- geometric mean of 3 ")
@@ -271,7 +272,7 @@ def test_bad_usage_is_one_line(umbench, arguments, words):
         assert word in done.stderr
 
 
-def test_files_that_are_none(umbench, write, tmp_path):
+def test_inputs_that_are_no_record_files_are_errors(umbench, write, tmp_path):
     (tmp_path / "diary.jsonl").write_text("dear diary\n", encoding="utf-8")
     done = umbench("compare", "diary.jsonl", write("b.jsonl", study(1)))
     assert done.returncode == 2 and "diary.jsonl:1" in done.stderr
@@ -298,7 +299,7 @@ def test_packages_made_for_another_python_are_named(umbench, tmp_path):
     assert "cannot import scipy (TypeError: made for another Python)" in done.stderr and "UMBENCH_PYTHON" in done.stderr
 
 
-def test_the_script_is_found_or_missed_clearly(umbench, tmp_path):
+def test_the_script_is_found_or_an_error_names_it(umbench, tmp_path):
     done = umbench("compare", "a", "b", UMBENCH_HOME=str(tmp_path))
     assert done.returncode == 2 and "UMBENCH_HOME" in done.stderr
     done = umbench("compare", "a", "b", UMBENCH_PYTHON=str(tmp_path / "python"))
@@ -325,9 +326,9 @@ def test_a_changed_machine_file_is_named(umbench, write):
     assert "machine file h200 changed" not in umbench("compare", base, side("same.jsonl", "0" * 16, 11 * 10**7)).stdout
 
 
-def test_the_first_line_says_where_only_the_mean_regressed(umbench, write):
+def test_the_first_line_names_a_regression_of_the_mean_alone(umbench, write):
     cells = [(0.1 + number / 10) for number in range(30)]
-    sides = [write(name, [environment()] + [measured(ratio, seed * 100 + number, slower, count=5) for number, ratio in enumerate(cells)])
+    sides = [write(name, [environment()] + [measured_record(ratio, seed * 100 + number, slower, later_count=5) for number, ratio in enumerate(cells)])
              for name, seed, slower in (("base.jsonl", 1, 1.0), ("head.jsonl", 2, 1.04))]
     done = umbench("compare", *sides)
     first = done.stdout.splitlines()[0]

@@ -40,7 +40,7 @@ def test_workflows_call_existing_commands(umbench, path):
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
 @pytest.mark.parametrize("path", [EXAMPLES / "github" / f"{name}.yml" for name in ("gpu", "simulated")], ids=lambda path: path.stem)
-def test_a_workflow_ends_as_the_comparison_did(path, code, tmp_path):
+def test_a_workflow_ends_with_the_exit_code_of_the_comparison(path, code, tmp_path):
     """GitHub runs a step by bash -e; after bad input there is no summary."""
     script = next(script for script in scripts_of_workflow(path) if "compare" in script and "status" in script)
     for program in ("head/build/cuda/umbench", "head/build/ci/umbench"):
@@ -55,7 +55,7 @@ def test_a_workflow_ends_as_the_comparison_did(path, code, tmp_path):
     assert (tmp_path / "step").exists() == (code != 2)
 
 
-def test_workflows_do_not_run_studies_and_leave_forks_out():
+def test_workflows_only_build_and_skip_forks():
     gpu = (EXAMPLES / "github/gpu.yml").read_text(encoding="utf-8")
     assert "./quickstart --build-only" in gpu and "head.repo.full_name == github.repository" in gpu
     said = subprocess.run([conftest.ROOT / "quickstart", "--help"], capture_output=True, text=True, check=False)
@@ -96,13 +96,13 @@ def batch_script(umbench, study, tmp_path):
 
 
 def test_the_batch_script_runs_shards_and_resumes(umbench, study, tmp_path, batch_script):
-    for _ in range(2):  # the second time as after a requeue
+    for _ in range(2):  # the second call runs as after a requeue
         for task in ("1", "2"):
             batch_script(task, "2")
     assert_merged_equals_whole(umbench, study, tmp_path)
 
 
-def test_one_part_is_run_again_alone(umbench, study, tmp_path, batch_script):
+def test_one_shard_can_run_again_alone(umbench, study, tmp_path, batch_script):
     for task in ("1", "2"):
         batch_script(task, "2")
     (tmp_path / "parts/part0002.jsonl").unlink()

@@ -139,6 +139,6 @@ def test_perfetto(write, umbench):
     assert held[:-1] == [sample["bytes"] for sample in timeline["resident"]] and held[-1] == held[-2]
 
 
-def test_perfetto_wants_a_timeline(write, umbench):
+def test_perfetto_export_needs_a_timeline(write, umbench):
     done = umbench("export", write("lines.jsonl", [synthetic.environment(), synthetic.record()]), "--format", "perfetto")
     assert done.returncode != 0 and "--timeline" in done.stderr and done.stderr.count("\n") == 1

@@ -24,7 +24,7 @@ def test_revision_and_date_do_not_count():
     assert unlike(here, here | {"umbench": "9", "created": "2027-01-01T00:00:00Z"}) == []
 
 
-def test_everything_that_decides_times_counts():
+def test_every_fact_that_changes_times_is_compared():
     here = kept_environment()
     for name, value in (("driver", "575.1"), ("name", "NVIDIA H100"), ("cudnn", "9.1.0")):
         assert unlike(here, with_gpu(here, **{name: value})) == [f"gpu.{name}: {here['gpu'][name]} / {value}"]
@@ -35,13 +35,13 @@ def test_everything_that_decides_times_counts():
         assert unlike(left, right) == [f"gpu.facts.{name}: 1 / 2"]
 
 
-def test_any_line_of_a_side_counts():
+def test_all_environment_lines_of_a_side_are_compared():
     here = kept_environment()
     there = with_gpu(here, driver="575.1")
     assert fingerprint.differences([here, here], [here, there]).unlike == ["gpu.driver: 580.159.04 / 575.1"]
 
 
-def test_what_one_side_does_not_know_is_not_held_against_it():
+def test_facts_unknown_on_one_side_are_no_difference():
     here = kept_environment()
     there = with_gpu(here, driver=None)
     del there["nvidia_uvm"]
@@ -52,7 +52,7 @@ def test_what_one_side_does_not_know_is_not_held_against_it():
 
 
 @pytest.mark.parametrize("name", ["uuid_hash", "other_processes"])
-def test_two_cards_of_one_model_are_told_and_compared(name):
+def test_two_gpus_of_one_model_are_reported_and_compared(name):
     left, right = (with_gpu(kept_environment(), facts={name: value}) for value in ("1", "2"))
     found = fingerprint.differences([left], [right])
     assert found.unlike == [] and found.noted == [fingerprint.NOTED[f"gpu.facts.{name}"]]

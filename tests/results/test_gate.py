@@ -14,7 +14,7 @@ DRAWS = 200
 
 
 @pytest.mark.study
-def test_interleaved_rounds_bear_any_drift():
+def test_drift_raises_no_false_alarm_in_interleaved_rounds():
     """The machine becomes 0 to 5 % slower every round, in turn."""
     found = simulate.rates(1, DRAWS)
     assert found.false_alarms < 0.05
@@ -75,7 +75,7 @@ def counted_records():
 
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("aspect", sorted(simulate.CHANGES))
-def test_each_change_that_is_not_time_is_found_alone(counted_records, aspect, rounds):
+def test_each_change_of_another_aspect_than_time_is_found(counted_records, aspect, rounds):
     wanted = arguments.parse_compare("Compares.", ["base", "head"])
     random = numpy.random.default_rng(6)
     for _ in range(10):
@@ -162,7 +162,7 @@ def test_real_sweeps_in_turn_of_one_program_under_pressure(umbench):
     assert "+44.34%" in pairs.stdout and "one `managed_prefetch` called 44 % slower" in page
     improved = [row.split() for row in pairs.stdout.splitlines() if "%" in row and row.split()[7] != "0"]
     assert [(row[0], row[7], row[9]) for row in improved] == [("9", "1", "-35.18%")] and "one `managed` 35 % faster" in page
-    together = umbench("compare", *base_and_head(kept), "--allow-unlike")  # three machines, each pair on one
+    together = umbench("compare", *base_and_head(kept), "--allow-unlike")  # records of three machines, both sides of a pair on the same one
     assert together.returncode == 0, together.stderr
     assert "4 measured cells, 2 ambiguous, 2 ok" in together.stdout and "together nothing" in page
 

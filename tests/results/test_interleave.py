@@ -46,7 +46,7 @@ def test_rounds_alternate_cell_by_cell(umbench, logging_program, spec, tmp_path)
     assert done.returncode == 0 and "4 simulated cells, 4 ok" in done.stdout
 
 
-def test_it_goes_on_where_it_was(umbench, spec, tmp_path):
+def test_an_interrupted_run_resumes(umbench, spec, tmp_path):
     arguments = ("interleave", spec, "--base", umbench.program, "--head", umbench.program, "--rounds", "1", "--out", "ab")
     assert umbench(*arguments).returncode == 0
     path = tmp_path / "ab/head/1.jsonl"
@@ -56,7 +56,7 @@ def test_it_goes_on_where_it_was(umbench, spec, tmp_path):
     assert path.read_text(encoding="utf-8") == whole
 
 
-def test_a_failed_cell_is_told(umbench, spec):
+def test_a_failed_cell_is_reported(umbench, spec):
     done = umbench("interleave", spec, "--base", umbench.program, "--head", umbench.program, "--rounds", "1", "--out",
                    "ab", UMBENCH_TEST_CELL="abort:managed/x1.50")
     assert done.returncode == 1
@@ -85,7 +85,7 @@ with open(out, "w", encoding="utf-8") as file:
 """
 
 
-def test_cells_left_open_run_more_rounds(umbench, spec, tmp_path):
+def test_ambiguous_cells_run_more_rounds(umbench, spec, tmp_path):
     """The cells are chosen once, after the rounds of all cells. A second start of the command adds nothing."""
     level, folder = {"old": 1.0, "new": 1.1}, str(conftest.ROOT / "tests/plots")
     old, new = (script(tmp_path / name, MEASURED.format(python=sys.executable, plots=folder, level=slower, spread=0.05))
@@ -112,7 +112,7 @@ def script(path, text):
     return path
 
 
-def test_programs_that_are_none(umbench, spec, tmp_path):
+def test_programs_that_do_not_work_are_errors(umbench, spec, tmp_path):
     """A program for another architecture, one that lists cells but writes nothing, one that prints no UTF-8, one that is killed."""
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(57))

@@ -28,14 +28,14 @@ def test_each_verdict():
     assert verdict(*wild) == "ambiguous"
 
 
-def test_a_sure_change_within_the_limit_is_none():
+def test_a_significant_change_within_the_limit_is_no_regression():
     base = samples(spread=0.001, seed=1)
     found = finding(base, 1.03 * samples(spread=0.001, seed=2))
     assert found.verdict == "ok" and found.p_adjusted < 0.001
     assert verdict(base, 1.03 * base, relative=0.02) == "regressed"
 
 
-def test_short_cells_are_held_to_the_absolute_limit():
+def test_short_cells_are_judged_by_the_absolute_limit():
     base = samples(median=50_000, spread=0.001)
     assert verdict(base, base + 9_000) == "ok"
     assert verdict(base, base + 11_000) == "regressed"
@@ -48,7 +48,7 @@ def test_known_noise_raises_the_limit():
     assert finding(base, head, noise={"other": 0.2}).verdict == "regressed"
 
 
-def test_few_samples_are_judged_and_the_change_is_always_told():
+def test_few_samples_are_judged_and_the_change_is_always_reported():
     for count, expected in ((1, "insufficient"), (2, "regressed"), (4, "regressed")):
         found = finding(samples(spread=0.002, count=count, seed=1), 1.3 * samples(spread=0.002, count=count, seed=2))
         assert found.verdict == expected and found.change == pytest.approx(0.3, abs=0.02)
@@ -68,7 +68,7 @@ def test_many_cells_of_four_samples_are_judged():
     assert found.pop("cell7") == "regressed" and not {"regressed", "improved", "insufficient"} & set(found.values())
 
 
-def test_rounds_cancel_what_drifts_between_them():
+def test_drift_between_rounds_cancels():
     shifts = [1.0, 1.3, 0.8, 1.7, 2.5]
     base = [shift * samples(count=4, seed=number) for number, shift in enumerate(shifts)]
     head = [1.1 * shift * samples(count=4, seed=50 + number) for number, shift in enumerate(shifts)]
@@ -78,22 +78,22 @@ def test_rounds_cancel_what_drifts_between_them():
     assert pooled.verdict == "ambiguous" and pooled.high - pooled.low > 10 * (by_round.high - by_round.low)
 
 
-def test_one_sample_a_round_is_enough_in_rounds():
+def test_one_sample_in_each_round_is_enough():
     base, head = ([[time] for time in samples(count=8, seed=seed)] for seed in (1, 2))
     assert judge.judge({"cell": judge.Cell(base, head)})["cell"].verdict == "ok"
     slower = judge.Cell(base, [[1.1 * time] for [time] in head])
     assert judge.judge({"cell": slower})["cell"].verdict == "regressed"
 
 
-def test_a_wild_round_moves_the_change_little():
+def test_one_outlying_round_changes_the_result_little():
     base = [samples(seed=number) for number in range(5)]
     head = [samples(seed=10 + number) * (5.0 if number == 3 else 1.0) for number in range(5)]
     assert abs(math.expm1(judge.change_of(judge.Cell(base, head)))) < 0.02
-    turning = judge.Cell([[100.0], [102.0]] * 2 + [[100.0]], [[102.0], [100.0]] * 2 + [[102.0]])  # drift within rounds, now one way, now the other
+    turning = judge.Cell([[100.0], [102.0]] * 2 + [[100.0]], [[102.0], [100.0]] * 2 + [[102.0]])  # drift within rounds, in alternating directions
     assert judge.change_of(turning) == 0
 
 
-def test_p_values_and_intervals_are_students():
+def test_p_values_and_intervals_are_those_of_student_t():
     found = judge.Estimate(0.1, 0.04, 7)
     assert judge.p_value(found) == pytest.approx(2 * scipy.stats.t.sf(2.5, 7))
     reach = 0.04 * scipy.stats.t.ppf(0.975, 7)
@@ -110,7 +110,7 @@ def test_corrections():
 
 
 @pytest.mark.parametrize("correction", ["bh", "holm"])
-def test_quiet_cells_do_not_hide_what_a_noisy_one_shows(correction):
+def test_cells_of_little_noise_do_not_hide_a_change_of_a_noisy_cell(correction):
     """Only cells that chance could take beyond their limit count in the correction. Small p values of quiet cells do not
     make those of noisy cells smaller."""
     p, quiet = [0.004, 0.3, 0.6], [0.001] * 30
@@ -124,7 +124,7 @@ def test_quiet_cells_do_not_hide_what_a_noisy_one_shows(correction):
 
 
 @pytest.mark.parametrize("rounds, least, most", [(1, 0.9, 1.0), (5, 0.93, 1.0)])
-def test_the_interval_holds_the_true_change_as_often_as_it_says(rounds, least, most):
+def test_the_interval_contains_the_true_change_with_its_confidence(rounds, least, most):
     """The runs differ 1.7 times as much as their iterations explain."""
     random, held = numpy.random.default_rng(7), []
     for _ in range(60):
@@ -137,7 +137,7 @@ def test_the_interval_holds_the_true_change_as_often_as_it_says(rounds, least, m
     assert least < sum(held) / len(held) <= most
 
 
-def test_the_mean_finds_what_no_cell_shows():
+def test_the_mean_finds_a_change_that_no_single_cell_shows():
     cells = {number: judge.cell_of_one_run(samples(seed=number), 1.03 * samples(seed=100 + number)) for number in range(20)}
     assert {one.verdict for one in judge.judge(cells).values()} <= {"ok", "ambiguous"}
     mean = judge.judge_mean(cells, judge.Limits())
@@ -146,14 +146,14 @@ def test_the_mean_finds_what_no_cell_shows():
     assert judge.judge_mean({0: cells[0], 1: cells[1]}, judge.Limits()).limit == pytest.approx(0.05 / math.sqrt(2))
 
 
-def test_what_strikes_a_round_alike_is_no_change_of_the_mean():
+def test_a_disturbance_of_a_whole_round_is_no_change_of_the_mean():
     shifts = [0.9, 1.1, 0.95, 1.12, 1.05]  # of HEAD alone, in all cells: only the rounds can tell
     cells = {number: judge.Cell([samples(seed=number)] * 5, [shift * samples(seed=99 + number) for shift in shifts])
              for number in range(20)}
     assert judge.judge_mean(cells, judge.Limits()).verdict == "ambiguous"
 
 
-def test_two_speeds_are_seen_and_noise_is_not():
+def test_two_speeds_are_detected_and_noise_is_not():
     base = samples(count=12, seed=1)
     head = samples(count=12, seed=2)
     head[[1, 4, 5, 8, 11]] *= 3
@@ -167,12 +167,12 @@ def test_two_speeds_are_seen_and_noise_is_not():
     assert set(judge.two_speeds(judge.Cell([base] * 3, [head] * 3), 0.05)) == {"head"}
 
 
-def test_advice_says_how_many_rounds_would_tell():
+def test_advice_names_the_number_of_rounds_that_would_decide():
     noisy = finding(samples(spread=0.1, seed=1), 1.1 * samples(spread=0.1, seed=2))
     assert noisy.verdict == "ambiguous" and "interleaved rounds would tell" in noisy.reason
 
 
-def test_runs_of_one_code_teach_their_noise():
+def test_noise_is_estimated_from_runs_of_one_build():
     quiet = [{"a": [100.0], "b": [100.0]}, {"a": [100.1], "b": [100.1]}]
     loud = [{"a": [100.0], "b": [100.0]}, {"a": [100.1], "b": [130.0]}]
     assert judge.run_noise(quiet[:1]) == {} == judge.run_noise([])

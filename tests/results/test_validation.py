@@ -55,7 +55,7 @@ def test_the_page_of_validation_quotes_what_is_printed():
         if later is None:
             continue
         label = CALIBRATED.get(stem, f"{stem}.jsonl")
-        if stem.startswith("best_"):  # one row for all, which simulated.md holds in part
+        if stem.startswith("best_"):  # not checked here: the page has one row for all best_*.jsonl, and simulated.md has only some of them
             continue
         row, = [row for row in rows if row.startswith(f"| {label}") and row.count("|") > 3]
         if stem in CALIBRATED:
@@ -97,7 +97,7 @@ def test_the_page_of_the_simulator_sums_them_up():
     assert "| just above ratio 1 | {} of {} in the band |".format(*(sum(int(each[i]) for each in inside) for i in (1, 2))) in page
 
 
-def test_four_in_five_published_figures_are_near_and_bands_hold_them():
+def test_four_in_five_published_figures_are_near_and_within_bands():
     text, = [text for _, name, _, text in sections() if name == "validation/published.json"]
     inside, just_over, apart = re.search(r"just above ratio 1: (\d+) of (\d+) figures .* at most ([\d.]+) times apart", text).groups()
     near, others = re.search(r"(\d+) of (\d+) figures that it was not worked out from are within 1.5x", text).groups()
@@ -117,7 +117,7 @@ def test_patterns_that_the_file_does_not_contain_are_near():
     assert f"{number} figures that the machine file does not contain are {median} % off in the median" in page
 
 
-def test_the_page_says_how_far_runs_of_a_cell_are_apart():
+def test_the_page_quotes_the_spread_between_runs_of_a_cell():
     runs = {}
     for stem in CALIBRATED:
         build = None
@@ -136,7 +136,7 @@ def test_the_page_says_how_far_runs_of_a_cell_are_apart():
     assert f"within 15 % of each other in {first} of {len(pairs)} pairs; later iterations in {later}." in page
 
 
-def test_the_page_says_what_first_iterations_load():
+def test_the_page_quotes_the_kernels_loaded_in_first_iterations():
     kept = map(json.loads, (FOLDER / "samples/first_iterations_h100.jsonl").read_text(encoding="utf-8").splitlines())
     cells = {(cell["module_loading"], *cell["key"].split("/")[::5][:2]): cell for cell in kept}
     late, early, parts = cells["lazy", "mobilenet_v2", "device"], cells["eager", "mobilenet_v2", "device"], cells["lazy", "vgg16", "best"]

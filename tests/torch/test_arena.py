@@ -15,8 +15,8 @@ def test_the_smallest_piece_that_is_large_enough_is_taken():
     assert pieces.take(70) == 0      # in the piece of 100: the last one could grow
     assert pieces.take(90) is None
     before = pieces.copy()
-    assert pieces.take(80) == 160 + 2 * arena.PAGE and before.best(80) == (80, 160 + 2 * arena.PAGE)
-    pieces.give(first, 50)
+    assert pieces.take(80) == 160 + 2 * arena.PAGE and before.piece_for(80) == (80, 160 + 2 * arena.PAGE)
+    pieces.give_back(first, 50)
     assert pieces.take(60) == first and before.take(60) == 160 + 2 * arena.PAGE  # the piece is whole again; the copy has the other only
 
 
@@ -53,7 +53,7 @@ def test_memory_is_kept_until_too_many_steps_in_a_row_were_disturbed(monkeypatch
     found.holds, found.has_fitted, times = placing.Holds([], {}), True, []
     monkeypatch.setattr(found, "map_memory", lambda: times.append(1) or True)
     for mapped, has_stopped in (((1, 0), False), ((1, 0), False), ((0, 0), False), ((1, 0), False), ((1, 0), False), ((1, 0), True)):
-        monkeypatch.setattr(found, "_counts", lambda mapped=mapped: mapped)
+        monkeypatch.setattr(found, "_allocator_counts", lambda mapped=mapped: mapped)
         found.remap_if_needed()
         assert found.has_stopped_placing() is has_stopped
     assert len(times) == 4
@@ -214,7 +214,7 @@ found = arena.Arena(device, 184 << 20)
 found.record(); step(); assert found.finish_recording()
 assert found.map_memory() and len(found.holds), (found.room(), found.holds)
 for _ in range(3): found.begin(); step()
-assert found.check_fit(), (found._counts(), found.reserved, found.retries)
+assert found.check_fit(), (found._allocator_counts(), found.reserved, found.retries)
 assert torch.cuda.memory_reserved() <= 184 << 20
 torch.cuda.empty_cache()
 found.remap_if_needed()

@@ -93,7 +93,7 @@ def test_a_batch_of_another_size_is_planned_by_itself():
 
 def there_and_back(source, slot, like):
     """(the tensor on the host, what comes back), which lies as `like`."""
-    copies.expect(slot, like)
+    copies.set_layout_of_copy_back(slot, like)
     host = torch.ops.umbench.copy_out(source, slot)
     torch.ops.umbench.finish_copy(source, host, slot, True)
     back = torch.ops.umbench.copy_back(host, slot)
@@ -113,7 +113,7 @@ def test_a_tensor_with_gaps_takes_memory_of_its_own():
 
 def test_a_slot_is_free_again_where_the_backward_pass_does_not_come():
     source, slab = torch.arange(16.0), copies.Slab([64], "pinned", None)
-    copies.expect(slab.slots[0], source)
+    copies.set_layout_of_copy_back(slab.slots[0], source)
     abandoned = torch.ops.umbench.copy_out(source, slab.slots[0])
     torch.ops.umbench.finish_copy(source, abandoned, slab.slots[0], True)
     home = abandoned.data_ptr()
@@ -125,7 +125,7 @@ def test_a_slot_is_free_again_where_the_backward_pass_does_not_come():
 
 def test_a_backward_pass_whose_model_is_gone_is_refused_in_one_line():
     source, slab = torch.arange(16.0), copies.Slab([64], "pinned", None)
-    copies.expect(slab.slots[0], source)
+    copies.set_layout_of_copy_back(slab.slots[0], source)
     host = torch.ops.umbench.copy_out(source, slab.slots[0])
     slab.close()
     with pytest.raises(RuntimeError, match="keep the model until the pass has run"):
@@ -145,7 +145,7 @@ def test_a_tensor_that_inductor_lays_out_anew_comes_back_in_its_strides():
     source, slab = torch.arange(24.0).reshape(2, 3, 4), copies.Slab([96], "pinned", None)
     slot, part = slab.slots[0], copies._slots[slab.slots[0]]
     turned = source.permute(2, 0, 1).contiguous()
-    copies.expect(slot, turned)
+    copies.set_layout_of_copy_back(slot, turned)
 
     @torch.compile(backend="inductor", fullgraph=True, options={"fx_graph_cache": False})  # a graph of the cache asks nobody
     def forward(x):
@@ -175,7 +175,7 @@ def test_a_backward_pass_that_fails_leaves_nothing_to_the_next():
     slot, part = slab.slots[0], copies._slots[slab.slots[0]]
     part.streams, part.done = dict.fromkeys((True, False), MadeUpLine()), dict.fromkeys((True, False))
     turned = source.permute(2, 0, 1)
-    copies.expect(slot, turned.contiguous())
+    copies.set_layout_of_copy_back(slot, turned.contiguous())
     host = torch.ops.umbench.copy_out(turned, slot)
     torch.ops.umbench.finish_copy(turned, host, slot, True)
     landed = weakref.ref(torch.ops.umbench.copy_back(host, slot))  # and no finish_copy
@@ -297,7 +297,7 @@ def unwaited(monkeypatch):
 
     def back(host, slot):
         size, stride, *_ = copies._slots[slot].back
-        return host.copy_(copies._flat(late.pop(slot))).clone().as_strided(size, stride)
+        return host.copy_(copies._as_flat(late.pop(slot))).clone().as_strided(size, stride)
 
     def copy_out(graph, *rest):
         host = usual(graph, *rest)
@@ -347,7 +347,7 @@ def test_tensors_come_back(device, tier, cycles, monkeypatch):
     sources = [made.view(1024, 1024), made.view(1024, 1024).t(), made.view(1024, 1024)[:, :512], made.to(torch.uint8)[:4099]]
     slab = copies.Slab([source.numel() * source.element_size() for source in sources], tier, 0 if device == "cuda" else None)
     for source, slot in zip(sources, slab.slots):
-        copies.expect(slot, source if source is not sources[1] else source.contiguous())
+        copies.set_layout_of_copy_back(slot, source if source is not sources[1] else source.contiguous())
         for times in (1, 2, 3):
             given = [torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device).copy_(source * factor)
                      for factor in (times, times + 1)]

@@ -884,9 +884,9 @@ def test_a_cell_waits_for_the_peak_that_its_budget_is_a_share_of():
 
     plain, fit, other = (("a", "plain", None, None, None), ("a", "fit", None, 2, "pinned"), ("b", "fit", None, 2, "pinned"))
     bench = Bench("", {"b": 10})
-    assert bench.with_known_budgets([plain, fit, other]) == [plain, other] and bench.with_known_budgets([fit]) == [fit]
+    assert bench.having_known_budgets([plain, fit, other]) == [plain, other] and bench.having_known_budgets([fit]) == [fit]
     bench.peaks["a"] = 8
-    assert bench.with_known_budgets([fit, other]) == [fit, other] and bench.value_of(fit) == 4
+    assert bench.having_known_budgets([fit, other]) == [fit, other] and bench.value_of(fit) == 4
 
 
 def test_cells_that_are_none_are_refused():

@@ -11,7 +11,7 @@ import test_zoo  # noqa: E402
 
 from umbench import load, model_arguments  # noqa: E402
 from umbench.torch import capture, convert, export, forecast, layouts, liveness, private  # noqa: E402
-from umbench.torch.costs import ByMachine  # noqa: E402
+from umbench.torch.costs import MachineCosts  # noqa: E402
 from umbench.torch.plan import Plan  # noqa: E402
 from umbench.torch.planner import NoPlan, ask  # noqa: E402
 from umbench.torch.step import step_and_pytorchs_choice  # noqa: E402
@@ -89,7 +89,7 @@ def test_fit_and_export_tell_peaks_alike(model, library, most):
     pytest.importorskip(library)
     options = model_arguments.parse_fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
     _, answer, *_ = forecast.plan_in_shares(options, Plan(2**40), 1)
-    nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.of_model(getattr(test_zoo, model)).document)[0]
+    nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.convert_model(getattr(test_zoo, model)).document)[0]
     assert abs(nodes / kernels - 1) < most
 
 
@@ -156,13 +156,13 @@ def test_both_rules_of_fusion_take_the_same_memory(model, library, most, monkeyp
     pytest.importorskip(library)
     joint = capture.capture(getattr(test_zoo, model), compiled=True)
     private.simplify(joint.graph)
-    costs = ByMachine(export.read_machine("h100-sxm-80g"))
+    costs = MachineCosts(export.read_machine("h100-sxm-80g"))
     step, begin = step_and_pytorchs_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
     monkeypatch.setattr(liveness, "size_of", lambda tensor, plain=liveness.size_of: rounded(plain(tensor)))  # as the planner does
     base = sum(rounded(row["bytes"]) for row in step.rows if row["resident"])
     nodes = ask(step, 2**40, base, costs.rates, True, begin, 0.001)["begin"]
     primals = convert._primals(joint.graph.graph, joint.static_inputs, joint.names)
-    forward, backward = private.extract(joint.graph, [], step.names(begin), num_fwd_outputs=joint.num_fwd_outputs, static_lifetime_input_indices=list(joint.static_inputs))
+    forward, backward = private.split_saving(joint.graph, [], step.names(begin), num_fwd_outputs=joint.num_fwd_outputs, static_lifetime_input_indices=list(joint.static_inputs))
     monkeypatch.setattr(layouts, "has_channels_last", lambda graph: False)
     monkeypatch.setattr(layouts, "copies_of", lambda node: [])
     monkeypatch.setattr(convert, "in_running_order", lambda kernels, stays: list(kernels))

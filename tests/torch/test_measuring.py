@@ -18,14 +18,14 @@ class Times:
     def __init__(self):
         self.layouts = set()
 
-    def of_node(self, node, channels_last):
+    def cost_of_node(self, node, channels_last):
         self.layouts.add(channels_last)
         return LIBRARY
 
-    def of_bytes(self, size):
+    def ns_of_copy(self, size):
         return GENERATED
 
-    def of_kernel(self, kernel, size, channels_last):
+    def ns_of_kernel(self, kernel, size, channels_last):
         assert kernel.joined and kernel.writes
         return GENERATED
 
@@ -54,7 +54,7 @@ def images():
 
 
 def test_products_take_what_was_measured_and_other_kernels_their_bytes():
-    made = convert.of_model(perceptron)
+    made = convert.convert_model(perceptron)
     measuring.set_durations(made, Times())
     products = [op for op in made.document["ops"] if op["label"] in ("addmm", "mm")]
     others = [op for op in made.document["ops"] if op not in products]
@@ -88,26 +88,26 @@ def test_times_are_kept_by_one_process_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring.os, "replace", lambda *names: (held.append(names[1]), replace(*names)))
     times.save()
     assert held == [measuring.fcntl.LOCK_EX, times.file] and not times.has_lock
-    with times._locked():
+    with times._with_lock():
         times.save()
     assert held.count(measuring.fcntl.LOCK_EX) == 2
 
 
 def test_generated_kernels_that_cannot_be_timed_are_told(tmp_path, monkeypatch):
-    times, made = times_in(tmp_path, monkeypatch), convert.of_model(perceptron)
+    times, made = times_in(tmp_path, monkeypatch), convert.convert_model(perceptron)
     monkeypatch.setattr(generated, "is_worth_timing", lambda kernel, size: True)
-    monkeypatch.setattr(times, "of_bytes", lambda size: 7)
+    monkeypatch.setattr(times, "ns_of_copy", lambda size: 7)
 
     def fails(alone, channels_last):
         return ValueError("no such kernel")
 
     monkeypatch.setattr(times, "_compile_kernel", fails)
-    assert times.of_kernel(next(iter(made.generated.values())), 1 << 20, True) == 7
+    assert times.ns_of_kernel(next(iter(made.generated.values())), 1 << 20, True) == 7
     assert list(times.untimed.values()) == ["ValueError: no such kernel"]
 
 
 def test_short_kernels_wait_for_their_launches():
-    made = convert.of_model(perceptron)
+    made = convert.convert_model(perceptron)
     measuring.set_durations(made, Times())
     names = [op["name"] for op in made.document["ops"]]
     alone = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
@@ -120,20 +120,20 @@ def test_short_kernels_wait_for_their_launches():
 
 
 def test_copies_of_a_convolution_are_launched_too():
-    made = convert.of_model(lambda: (nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten()).bfloat16(), (torch.randn(2, 64, 8, 8).bfloat16(),)))
+    made = convert.convert_model(lambda: (nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten()).bfloat16(), (torch.randn(2, 64, 8, 8).bfloat16(),)))
     (name,) = [op["name"] for op in made.document["ops"] if op["label"] == "convolution"]
     assert launches.launch_cost(made, name) == launches.CALLS["convolution"] + 3 * launches.COPY
 
 
 def test_long_kernels_hide_their_launches():
-    made = convert.of_model(perceptron)
+    made = convert.convert_model(perceptron)
     measuring.set_durations(made, Times())
     alone = sum(op["duration_ns"] for op in made.document["ops"])
     assert launches.add_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.BEFORE + 2
 
 
 def test_sums_into_a_small_table_are_timed_at_positions_within_it():
-    made = convert.of_model(looked_up)
+    made = convert.convert_model(looked_up)
     kernels = {at: kernel for kernel in made.generated.values() for at in [generated.SeparateKernel(kernel, torch.device("cpu")).positions] if at > 1}
     assert set(kernels) == {16, 1 << 20}
     assert not generated.is_worth_timing(kernels[1 << 20], 1 << 30)
@@ -156,7 +156,7 @@ def test_gradients_that_are_copied_come_on_top():
     def images():
         return nn.Sequential(nn.Conv2d(128, 256, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), (torch.randn(2, 128, 8, 8),)
 
-    made = convert.of_model(images)
+    made = convert.convert_model(images)
     measuring.set_durations(made, Times())
     (backward,) = [op for op in made.document["ops"] if op["label"] == "convolution_backward"]
     assert backward["workspace_bytes"] == 512 + 2 * 256 * 8 * 8 * 4
@@ -166,12 +166,12 @@ def test_gradients_that_are_copied_come_on_top():
 def test_images_are_measured_as_they_are_laid_out():
     for form, wanted in (("compile", True), ("eager", False)):
         times = Times()
-        measuring.set_durations(convert.of_model(images, form=form), times)
+        measuring.set_durations(convert.convert_model(images, form=form), times)
         assert times.layouts <= {wanted} and (form == "eager" or times.layouts)
 
 
 def test_a_generated_kernel_computes_by_itself_what_it_computes_in_the_graph():
-    made = convert.of_model(perceptron)
+    made = convert.convert_model(perceptron)
     kernel = next(k for name, k in made.generated.items() if "relu" in name)
     alone = generated.SeparateKernel(kernel, torch.device("cpu"))
     (x,) = (torch.randn(value.shape) for value in alone.values)
@@ -211,15 +211,15 @@ def test_the_load_is_recorded_once_and_is_long_only_after_a_rest(tmp_path, monke
     for name, value in (("Event", Event), ("synchronize", lambda: None)):
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(times, "_record_graph", lambda calls: Graph())
-    monkeypatch.setattr(times, "_make_load", lambda: made.append(load) or (load, ()))
+    monkeypatch.setattr(times, "_record_load", lambda: made.append(load) or (load, ()))
     replays = []
     for rest_s in (0, 0, 2 * measuring.RESTS_AFTER_S):
         times.measured_at -= rest_s
         before = load.replays
-        assert times._time([lambda: None]) == 1e6 / measuring.REPEATS
+        assert times._measure_ns([lambda: None]) == 1e6 / measuring.REPEATS
         replays.append(load.replays - before)
     others = (measuring.ROUNDS - 1) * measuring.LOADS
     assert len(made) == 1 and replays == [measuring.LOADS_FIRST + others, measuring.LOADS + others, measuring.LOADS_FIRST + others]
     times.free_memory()
-    times._time([lambda: None])
+    times._measure_ns([lambda: None])
     assert len(made) == 2

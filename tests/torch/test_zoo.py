@@ -47,7 +47,7 @@ def lstm():
 def test_every_parameter_is_there_and_has_its_gradient(model, library):
     pytest.importorskip(library)
     wanted = {name.removeprefix("model."): p.numel() * p.element_size() for name, p in model()[0].named_parameters()}
-    graph = convert.of_model(model).document
+    graph = convert.convert_model(model).document
     sizes = {use: {t["name"]: liveness.size_of(t) for t in graph["tensors"] if t["use"] == use} for use in ("parameter", "parameter_gradient")}
     found = {name.removeprefix("model."): size for name, size in sizes["parameter"].items()}
     assert {name: found.get(name) for name in wanted} == wanted
@@ -58,7 +58,7 @@ def test_every_parameter_is_there_and_has_its_gradient(model, library):
 
 def test_experts_multiply_each_row_by_two_of_their_matrices():
     pytest.importorskip("transformers")
-    graph = convert.of_model(mixtral).document
+    graph = convert.convert_model(mixtral).document
     experts = [op for op in graph["ops"] if op["kind"] == "opaque" and "grouped_mm" in op["label"] and op["name"].startswith("model.model.layers.0.")]
     rows, wide, inner = 2 * 16 * 2, TINY["hidden_size"], TINY["intermediate_size"]
     forward = 2 * rows * wide * (2 * inner + inner)
@@ -69,7 +69,7 @@ def test_experts_multiply_each_row_by_two_of_their_matrices():
 def test_networks_are_exported_as_those_that_were_kept(name):
     """tests/harness/interface_networks.py holds the kept ones within 2 % of the catalogue's."""
     pytest.importorskip("torchvision")
-    made = convert.of_model(export.load_function(f"{EXPORTED / 'models.py'}:{name}"), form="eager").document
+    made = convert.convert_model(export.load_function(f"{EXPORTED / 'models.py'}:{name}"), form="eager").document
     kept = json.loads((EXPORTED / f"{name}.json").read_text(encoding="utf-8"))
     assert liveness.peak_of(made)[0] == liveness.peak_of(kept)[0]
     assert [op["kind"] for op in made["ops"]] == [op["kind"] for op in kept["ops"]]

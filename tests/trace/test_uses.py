@@ -145,7 +145,7 @@ def paused(blocks_unseen):
 def test_sums_of_a_trace_with_pauses_are_scaled_to_the_drivers(tmp_path):
     sums = {"to_gpus": 256 * BLOCK, "to_host": 0, "gpu_faults": 0, "cpu_faults": 0}
     process, = reader.read(paused(192).write(tmp_path / "run.jsonl", driver=sums))
-    assert process.scale_of("in_tree") == 4 and process.total("in_demand") == 256 * BLOCK and process.total("gpu_read_faults") == 3600
+    assert process.scale_of("in_tree") == 4 and process.estimated_total("in_demand") == 256 * BLOCK and process.estimated_total("gpu_read_faults") == 3600
     summary, found, _, _ = explain.explain(process)
     whole, _, _, _ = explain.explain(reader.read(prefetch_missing().write(tmp_path / "one.jsonl"))[0])
     assert summary.launches["read"] == 4 and summary.kernel_ns > 3 * whole.kernel_ns

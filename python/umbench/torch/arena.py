@@ -29,32 +29,32 @@ class Pieces:
     has gaps between the pieces."""
 
     def __init__(self, pieces):
-        self.free, self.size_at, self.begin_of, self.beyond = [], {}, {}, {}
+        self.free, self.size_at, self.begin_of, self.growth = [], {}, {}, {}
         address = 0
-        for size, beyond in pieces:
+        for size, growth in pieces:
             if size:
                 self._add(address, size)
-                self.beyond[address + size] = beyond
+                self.growth[address + size] = growth
                 address += size + PAGE
 
     def copy(self):
         made = Pieces(())
-        made.free, made.size_at, made.begin_of, made.beyond = list(self.free), dict(self.size_at), dict(self.begin_of), self.beyond
+        made.free, made.size_at, made.begin_of, made.growth = list(self.free), dict(self.size_at), dict(self.begin_of), self.growth
         return made
 
-    def best(self, size):
+    def piece_for(self, size):
         """(bytes, address) of the piece that the allocator takes, or None if none is large enough. The bytes by which a piece could grow
         count as its size."""
         at = bisect.bisect_left(self.free, (size, 0))
         if at == len(self.free):
             return None
-        while at + 1 < len(self.free) and self._grown(self.free[at + 1]) < self._grown(self.free[at]):
+        while at + 1 < len(self.free) and self._size_with_growth(self.free[at + 1]) < self._size_with_growth(self.free[at]):
             at += 1
         return self.free[at]
 
     def take(self, size):
         """Takes `size` bytes; returns their address, or None if no piece is large enough."""
-        found = self.best(size)
+        found = self.piece_for(size)
         if found is None:
             return None
         length, address = found
@@ -63,7 +63,7 @@ class Pieces:
             self._add(address + size, length - size)
         return address
 
-    def give(self, address, size):
+    def give_back(self, address, size):
         """Gives `size` bytes at `address` back, and joins them with free neighbours."""
         if address in self.begin_of:
             before = self.begin_of[address]
@@ -76,9 +76,9 @@ class Pieces:
             size += behind
         self._add(address, size)
 
-    def _grown(self, piece):
+    def _size_with_growth(self, piece):
         size, address = piece
-        return size + self.beyond.get(address + size, 0)
+        return size + self.growth.get(address + size, 0)
 
     def _add(self, address, size):
         bisect.insort(self.free, (size, address))
@@ -117,7 +117,7 @@ def end_recording(marks):
 
 
 class Arena:
-    """The memory of one device. `budget`: bytes that may be reserved in all.
+    """The memory of one device in which a step's tensors are placed. `budget`: bytes that may be reserved in total.
 
     Order of calls: record() before a step and finish_recording() after it, or close() if the step fails. map_memory() and begin() before the next
     step, and check_fit() after it. remap_if_needed() and begin() before each later step. stop_placing() ends the placing of tensors."""
@@ -186,7 +186,7 @@ class Arena:
             self.pages = min(allowed, self.pages_needed or allowed - SPARE)
             if self.pages < 1 or not self._map_pages():
                 return False
-        self.reserved, self.retries = self._counts()
+        self.reserved, self.retries = self._allocator_counts()
         return self._find_holds()
 
     def _map_pages(self):
@@ -217,7 +217,7 @@ class Arena:
 
     def check_fit(self):
         """Notes and returns whether the step since map_memory() found room for all its large tensors, within the budget."""
-        reserved, retries = self._counts()
+        reserved, retries = self._allocator_counts()
         self.has_fitted = retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
         self.pages_needed = self.pages if self.has_fitted else 0
         return self.has_fitted
@@ -230,7 +230,7 @@ class Arena:
         memory meanwhile, the next step tries again."""
         if not self.has_fitted:
             return
-        if self.holds is not None and self._counts() == (self.reserved, self.retries):
+        if self.holds is not None and self._allocator_counts() == (self.reserved, self.retries):
             self.remaps = 0
         elif self.remaps < MAX_REMAPS:
             self.remaps += 1
@@ -247,7 +247,7 @@ class Arena:
         """Whether a step has fitted into the memory before, but the last MAX_REMAPS have not."""
         return self.has_fitted and self.holds is None and self.remaps == MAX_REMAPS
 
-    def _counts(self):
+    def _allocator_counts(self):
         """(bytes reserved for large allocations, how often the allocator gave memory back to find some)."""
         told = private.allocator_statistics(self.device)
         self.small = max(self.small, told["reserved_bytes"]["small_pool"]["peak"])

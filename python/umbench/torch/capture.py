@@ -86,7 +86,7 @@ class WithLoss(torch.nn.Module):
                 with self.losses_in_shares or contextlib.nullcontext():
                     results = self.model(*inputs)
                 if self.losses_in_shares:
-                    self.losses_in_shares.mark_whole_logits(tree_leaves(results))
+                    self.losses_in_shares.keep_returned_logits_whole(tree_leaves(results))
                 return (first_result(results),)
             return (torch.nn.functional.cross_entropy(first_result(self.model(*inputs[:-1])), inputs[-1]),)
 
@@ -143,7 +143,7 @@ def capture(factory, *, compiled, inference=False, autocast=None, batch_factor=1
     mode = FakeMode(allow_non_fake_inputs=True)
     at = _RunningModule()
     with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.mark_regions():
-        with errors_in_one_line("the function fails", at), AsCuda(), torch_load_refused(), initial_values_skipped():
+        with errors_in_one_line("the function fails", at), AsCuda(), refuse_torch_load(), initial_values_skipped():
             mode.keeps_sequences = True
             result = factory()
             mode.keeps_sequences = False
@@ -258,12 +258,12 @@ def converts_fake_parameters():
 
 
 @contextlib.contextmanager
-def torch_load_refused():
+def refuse_torch_load():
     """A context in which torch.load throws, since it would allocate memory."""
     usual = torch.load
 
-    def load(file, *args, **kwargs):
-        raise CannotExport(f"the function reads weights ({file}); leave them out: only shapes and types count")
+    def load(path, *args, **kwargs):
+        raise CannotExport(f"the function reads weights ({path}); leave them out: only shapes and types count")
 
     torch.load = load
     try:

@@ -27,8 +27,8 @@ def mark_regions():
                 if value is not None:
                     traceback.current_meta[key] = value
 
-    def without_reentrant(*given, **named):
-        if named.get("context_fn", given[2]) is not module.noop_context_fn:
+    def without_reentrant(*args, **kwargs):
+        if kwargs.get("context_fn", args[2]) is not module.noop_context_fn:
             raise RuntimeError("checkpointing that selects operators is not traced; leave context_fn out")
         with region():
             yield

@@ -23,6 +23,7 @@ library.define("after_gradients(Tensor rows, Tensor weight_gradient, Tensor rows
 
 
 def after_gradients(rows, weight_gradient, rows_gradient):
+    """Returns a copy of `rows`, made after the two gradients were computed."""
     return rows.clone()
 
 
@@ -74,15 +75,15 @@ def _(total, left, right, *_, **__):
     return 2 * left[0] * left[1] * right[1]
 
 
-def adds_to_first(node):
-    """Whether a node adds to its first input, the sum so far."""
+def is_addition_to_sum(node):
+    """Whether a node adds a product to its first input, a sum of earlier products."""
     return node.target is torch.ops.umbench.add_product.default and node.args[0] is not None
 
 
 def sum_in_place(module):
     """Makes products of a forward or backward graph overwrite the sum to which they are added, if nothing reads it later."""
     order = {node: i for i, node in enumerate(module.graph.nodes)}
-    for node in filter(adds_to_first, list(module.graph.nodes)):
+    for node in filter(is_addition_to_sum, list(module.graph.nodes)):
         total, left, right = node.args
         if total.op != "call_function" or any(order[user] > order[node] for user in total.users):
             continue
@@ -257,6 +258,6 @@ class LossesInShares(TorchFunctionMode):
     def _nodes_of(self, values):
         return torch.fx.node.map_aggregate(values, lambda each: self.nodes.get(id(each), each))
 
-    def mark_whole_logits(self, results):
-        """Marks the logits among the model's `results`: they are not computed in shares, since the caller reads them."""
+    def keep_returned_logits_whole(self, results):
+        """Keeps the logits among the model's `results` whole: the caller reads them, so they are not computed in shares."""
         self.graph.output(self._nodes_of(results))

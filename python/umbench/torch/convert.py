@@ -43,11 +43,11 @@ class Converted:
     uncut: str = ""    # reason why no operator may be cut along the batch; "" if some may
 
 
-def of_model(factory, *, form="compile", inference=False, autocast=None, name="model", precision=None):
+def convert_model(factory, *, form="compile", inference=False, autocast=None, name="model", precision=None):
     """The Converted of a function that returns (model, inputs). Raises capture.CannotExport."""
     if form == "eager":
         from . import eager
-        return eager.of_model(factory, inference=inference, autocast=autocast, name=name, precision=precision)
+        return eager.convert_model(factory, inference=inference, autocast=autocast, name=name, precision=precision)
     joint = capture.capture(factory, compiled=True, inference=inference, autocast=autocast)
     return convert(joint.graph, num_fwd_outputs=joint.num_fwd_outputs, static_inputs=joint.static_inputs, names=joint.names, name=name,
                    precision=precision)

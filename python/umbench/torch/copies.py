@@ -61,7 +61,7 @@ class Slot:
         """Begins a copy of the memory that the tensors span. It is complete after finish_copy()."""
         on_device, on_host = (source, copy) if out else (copy, source)
         if self.streams is None:
-            self.unfinished[out] = lambda: _flat(copy).copy_(_flat(source))
+            self.unfinished[out] = lambda: _as_flat(copy).copy_(_as_flat(source))
         elif on_host.data_ptr() == self.address:
             ends = (self.address, on_device.data_ptr()) if out else (on_device.data_ptr(), self.address)
             self.streams[out].begin(*ends, self.bytes, self.done[out])
@@ -69,13 +69,13 @@ class Slot:
             stream = self.streams[out].stream
             stream.wait_stream(torch.cuda.current_stream(stream.device))
             with torch.cuda.stream(stream):
-                _flat(copy).copy_(_flat(source), non_blocking=True)
+                _as_flat(copy).copy_(_as_flat(source), non_blocking=True)
             self.events[out].record(stream)
 
 
 class Slab:
-    """One piece of host memory. tier: "pinned", or "managed" for managed memory whose home is the host. gpu_number: of the
-    GPU whose tensors wait here, None for the CPU's, whose memory is not pinned. `slots`: numbers of its parts."""
+    """Host memory with a slot for each offloaded tensor. `tier`: "pinned", or "managed" for managed memory that stays on the host.
+    `gpu_number`: the GPU of the tensors, or None for tensors of the CPU, for which the memory is not pinned. `slots`: numbers of the slots."""
 
     def __init__(self, sizes, tier, gpu_number):
         sizes = [size + size // PADDING for size in sizes]
@@ -114,8 +114,8 @@ def managed_bytes(size):
     return shown, lambda: pool.um_pool_free(address, size, device, None)
 
 
-def expect(slot, value):
-    """Makes copies back have the layout of `value`, until a compiled forward graph uses another one."""
+def set_layout_of_copy_back(slot, value):
+    """Sets the layout of the tensor that copy_back() returns to that of `value`. A compiled forward graph may change it."""
     _slots[slot].back = tuple(value.shape), tuple(value.stride()), value.dtype, value.device
 
 
@@ -139,7 +139,7 @@ def copy_back(host, slot):
     if slot not in _slots:
         raise RuntimeError("a backward pass reads tensors of a fitted model that is gone; keep the model until the pass has run")
     part = _slots[slot]
-    if part.unfinished.get(False) and part.streams:  # a copy of a backward pass that failed
+    if part.unfinished.get(False) and part.streams:  # waits for the copy of a backward pass that failed
         part.streams[False].finish(part.done[False])
     part.unfinished.pop(False, None)
     size, stride, dtype, device = part.back
@@ -154,11 +154,11 @@ def copy_back(host, slot):
     part.begin(False, host, landed)
     there = part.unfinished.get(False, lambda: None)
 
-    def turn():
+    def copy_with_strides():
         there()
         made.copy_(landed.as_strided(size, was))
 
-    part.unfinished[False] = turn
+    part.unfinished[False] = copy_with_strides
     return made
 
 
@@ -181,7 +181,7 @@ def _elements_spanned(tensor):
     return sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1
 
 
-def _flat(tensor):
+def _as_flat(tensor):
     """The memory that a tensor spans as a flat tensor, since PyTorch copies other tensors through temporary memory for which it does not
     wait."""
     return tensor.as_strided((_elements_spanned(tensor),), (1,))
@@ -213,6 +213,7 @@ def _(source, copy, slot, out):
 # --- graphs ---
 
 def bytes_of(node):
+    """The bytes in memory from the first to the last element of a node's value."""
     value = node.meta["val"]
     return _elements_spanned(value) * value.element_size()
 
@@ -221,16 +222,16 @@ def offload(forward, backward, num_fwd_outputs, copies, slab):
     """Puts the copies into both graphs. `copies`: (tensor, gone_after, back_before), names of nodes as torch_offload has them, None for
     the end of the forward graph and for right before the first reader."""
     hosts = [_copy_out(forward.graph, num_fwd_outputs, name, gone_after, slot) for (name, gone_after, _), slot in zip(copies, slab.slots)]
-    for name, back_before, slot, host in _by_first_reader(backward.graph, copies, slab.slots, hosts):
+    for name, back_before, slot, host in _copies_back_by_first_reader(backward.graph, copies, slab.slots, hosts):
         _copy_back(backward.graph, name, back_before, slot, host)
     for module in (forward, backward):
         module.graph.lint()
         module.recompile()
 
 
-def _by_first_reader(graph, copies, slots, hosts):
-    """[(name, back_before, slot, host)] of the copies back, sorted by their first readers: of copies that begin at the same node, that which
-    is read first does not wait for the others."""
+def _copies_back_by_first_reader(graph, copies, slots, hosts):
+    """[(name, back_before, slot, host)] of the copies back, sorted by their first readers, so that of copies that begin at the same node the
+    one that is read first begins first."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     first = {node.name: min(map(order.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
     copied = [(name, back_before, slot, host) for (name, _, back_before), slot, host in zip(copies, slots, hosts)]
@@ -243,9 +244,9 @@ def _copy_out(graph, num_fwd_outputs, name, gone_after, slot):
     source, output = nodes[at[name]], nodes[-1]
     anchor = nodes[max(at[name], at.get(gone_after, 0))] if gone_after else output.prev
     with graph.inserting_after(source):
-        host = _call(graph, torch.ops.umbench.copy_out.default, source, slot)
+        host = _add_call(graph, torch.ops.umbench.copy_out.default, source, slot)
     with graph.inserting_after(host if anchor is source else anchor):
-        _call(graph, torch.ops.umbench.finish_copy.default, source, host, slot, True)
+        _add_call(graph, torch.ops.umbench.finish_copy.default, source, host, slot, True)
     results = list(output.args[0])
     results[num_fwd_outputs:] = [host if result is source else result for result in results[num_fwd_outputs:]]
     output.args = (tuple(results),)
@@ -258,18 +259,18 @@ def _copy_back(graph, name, back_before, slot, host):
     there = nodes[name]
     value, readers = there.meta["val"], list(there.users)
     there.meta["val"] = host.meta["val"]
-    expect(slot, value)
+    set_layout_of_copy_back(slot, value)
     first = min(readers, key=order.get)
     begin = min((first, nodes.get(back_before, first)), key=order.get)
     with graph.inserting_before(begin if begin.op != "placeholder" else first):
-        copy = _call(graph, torch.ops.umbench.copy_back.default, there, slot)
+        copy = _add_call(graph, torch.ops.umbench.copy_back.default, there, slot)
     with graph.inserting_before(first):
-        _call(graph, torch.ops.umbench.finish_copy.default, there, copy, slot, False)
+        _add_call(graph, torch.ops.umbench.finish_copy.default, there, copy, slot, False)
     for reader in readers:
         reader.replace_input_with(there, copy)
 
 
-def _call(graph, operator, *args):
+def _add_call(graph, operator, *args):
     node = graph.call_function(operator, args)
     values = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
     with torch._guards.detect_fake_mode(values):

@@ -21,16 +21,18 @@ LAUNCH_NS = 2000
 
 
 def rates_of(device_name):
+    """The entry of RATES for a GPU."""
     return next(rates for word, rates in RATES.items() if word in device_name)
 
 
-class Estimated:
-    """Costs from a device's rates, one of RATES."""
+class EstimatedCosts:
+    """Costs of nodes by `rates`, a value of RATES."""
 
     def __init__(self, rates):
         self.rates, self.untimed = rates, set()
 
     def ns(self, node):
+        """Nanoseconds of the node's kernels and of the gaps after them."""
         return self.kernel_ns(node) + BETWEEN_KERNELS_NS * launches_of_library(node)
 
     def kernel_ns(self, node):
@@ -44,17 +46,19 @@ class Estimated:
         return self.rates["half" if half else "single"]
 
     def workspace(self, node):
+        """Bytes of the workspace that the node's kernels need."""
         return 0
 
     def link(self):
+        """Bytes a nanosecond of copies between pinned memory and the GPU."""
         return self.rates["link"]
 
     def free_memory(self):
         pass
 
 
-class ByMachine(Estimated):
-    """Costs from a machine file, as in `umbench export --machine`."""
+class MachineCosts(EstimatedCosts):
+    """Costs of nodes by `figures`, the content of a machine file, as in `umbench export --machine`."""
 
     def __init__(self, figures):
         super().__init__({"bytes": figures["device_bytes_per_s"] / 1e9,
@@ -65,18 +69,18 @@ class ByMachine(Estimated):
         return products_per_s(node, "bf16", self.figures) / 1e9
 
 
-class Measured:
-    """Costs measured on the GPU, once for each operator and shape. untimed: names of operators that took no random operands."""
+class MeasuredCosts:
+    """Costs of nodes, measured on the GPU once for each operator and shape. `untimed`: names of operators that fail with random operands."""
 
     def __init__(self, rates, device):
-        self.estimated, self.times, self.untimed = Estimated(rates), Times(device), set()
+        self.estimated, self.times, self.untimed = EstimatedCosts(rates), Times(device), set()
 
     def ns(self, node):
-        found = self._of(node)
+        found = self._times_of(node)
         return max(LAUNCH_NS, found["ns"]) + BETWEEN_KERNELS_NS * launches_of_library(node) if found else self.estimated.ns(node)
 
     def workspace(self, node):
-        found = self._of(node)
+        found = self._times_of(node)
         return found["workspace"] if found else 0
 
     def link(self):
@@ -88,9 +92,9 @@ class Measured:
         with private.real_tensors():
             self.times.free_memory()
 
-    def _of(self, node):
+    def _times_of(self, node):
         with private.real_tensors(), torch.cuda.device(self.times.device):
-            found = self.times.of_node(node)
+            found = self.times.cost_of_node(node)
         if found is None:
             self.untimed.add(name_of(node))
         return found
@@ -99,5 +103,5 @@ class Measured:
 def costs_for(device):
     """The costs of nodes on a torch.device: Measured on a GPU, Estimated on a CPU."""
     if device.type == "cuda":
-        return Measured(rates_of(torch.cuda.get_device_name(device)), device)
-    return Estimated(RATES[""])
+        return MeasuredCosts(rates_of(torch.cuda.get_device_name(device)), device)
+    return EstimatedCosts(RATES[""])

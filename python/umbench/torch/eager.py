@@ -17,7 +17,7 @@ from .walk import View, Walk
 KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
 
 
-def of_model(factory, *, inference=False, autocast=None, name="model", precision=None):
+def convert_model(factory, *, inference=False, autocast=None, name="model", precision=None):
     """The convert.Converted of a function that returns (model, inputs), with the operators of eager PyTorch."""
     once = capture.capture(factory, compiled=False, inference=inference, autocast=autocast)
     samples = samples_of(once)

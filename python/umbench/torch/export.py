@@ -46,7 +46,7 @@ def convert_model(options):
 
     autocast = getattr(torch, model_arguments.AUTOCAST_TYPES[options.autocast]) if options.autocast else None
     try:
-        return convert.of_model(load_function(options.model), form=options.form, inference=options.inference, autocast=autocast,
+        return convert.convert_model(load_function(options.model), form=options.form, inference=options.inference, autocast=autocast,
                                 name=options.name, precision=options.precision)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None

@@ -35,8 +35,8 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     backend: "inductor", or "aot_eager", which compiles nothing.
     effort: of the search; 1 takes some seconds. Equal graphs and costs have equal plans on any machine.
     Raises NoPlan with a message of one line, here or at the first batch."""
-    refusals.of_model(model)
-    refusals.of_options(tier, bits, micro_batches, effort, backend)
+    refusals.check_model(model)
+    refusals.check_options(tier, bits, micro_batches, effort, backend)
     states_per_byte(optimizer)
     if micro_batches != 1 and not statistics_of_parts:
         micro.refuse_batch_norms(model)
@@ -49,10 +49,10 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
 
 
 class Call:
-    """What runs for model(...): compiles, measures the peak of the second step, and makes another plan if that peak exceeds the budget, if
-    the forward pass runs out of memory, or if the step does not fit into mapped memory of the budget's size."""
+    """Runs calls of the fitted model. Compiles it, measures the peak of the second step, and makes another plan if that peak exceeds the budget,
+    if the forward pass runs out of memory, or if the step does not fit into mapped memory of the budget's size."""
 
-    MAX_PLANS = 4     # plans of a model
+    MAX_PLANS = 4     # maximum number of plans of a model
     MAX_REPEATS = 3   # measurements of the second step that are repeated since its backward pass did not run
     MAX_MAPPINGS = 3  # how often memory may be mapped for one plan before another plan is made
 
@@ -60,7 +60,7 @@ class Call:
         self.model, self.plan, self.planning = model, plan, planning
         self.is_auto = micro_batches == "auto"
         self.chosen = not self.is_auto
-        self.counts = [micro_batches] if self.chosen else list(micro.COUNTS)  # of micro batches; the first is in use
+        self.counts = [micro_batches] if self.chosen else list(micro.COUNTS)  # numbers of parts of a batch; the first is in use
         self.steps, self.arena, self.ran_backward, self.repeats = 0, None, False, 0
         self.start_over()
 
@@ -75,8 +75,8 @@ class Call:
 
     def choose_count(self, inputs, keyword_inputs):
         """Plans for several numbers of parts without compiling, and chooses one."""
-        def milliseconds(count):
-            """Of a step in `count` parts: by its plan, and by PyTorch's own choice."""
+        def predicted_ms(count):
+            """(predicted ms of a step in `count` parts by its plan, the same by PyTorch's own choice); raises NoPlan if there is no plan."""
             self.counts = [count]
             self.start_over()
             try:
@@ -88,7 +88,7 @@ class Call:
             allocate_workspaces(next(self.model.parameters()).device)
         self.planning.only_plans, self.counts = True, list(micro.COUNTS)
         try:
-            counts = micro.choose_counts(milliseconds)
+            counts = micro.choose_counts(predicted_ms)
         finally:
             self.planning.only_plans, self.counts = False, list(micro.COUNTS)
         self.chosen, self.counts = True, counts
@@ -102,7 +102,7 @@ class Call:
         elif self.arena is not None and torch.is_grad_enabled():
             self.arena.remap_if_needed()
             if self.arena.has_stopped_placing():
-                self.plan.give_up()
+                self.plan.mark_memory_lost()
                 placing.follow(None)
                 self.arena = None
         if self.arena is not None and torch.is_grad_enabled() and not self.arena.recording:
@@ -110,7 +110,7 @@ class Call:
         try:
             result = self.run_once(inputs, keyword_inputs)
             if self.steps == 2 and torch.is_grad_enabled():
-                self.ran_backward = not private.after_backward(result, self.note_backward)
+                self.ran_backward = not private.after_backward(result, self.set_ran_backward)
             return result
         except NoRoom:
             if len(self.counts) == 1:
@@ -126,9 +126,9 @@ class Call:
     def run_once(self, inputs, keyword_inputs):
         try:
             if self.plan.plans == 0:
-                refusals.of_model(self.model)  # checks again, since the model may have been sharded
-            refusals.of_wrappers()
-            refusals.of_inputs(inputs, keyword_inputs)
+                refusals.check_model(self.model)  # checks again, since the model may have been sharded
+            refusals.check_caller()
+            refusals.check_inputs(inputs, keyword_inputs)
             private.forget_hints((inputs, keyword_inputs))
             with private.errors_of_breaks(NoPlan):
                 count = micro.largest_count(self.counts[0], inputs, keyword_inputs) if self.is_auto and self.chosen else self.counts[0]
@@ -139,7 +139,7 @@ class Call:
             self.repeat_measurement()
             raise
 
-    def note_backward(self):
+    def set_ran_backward(self):
         self.ran_backward = True
 
     def repeat_measurement(self):
@@ -167,7 +167,7 @@ class Call:
             torch.cuda.synchronize(device)
             ms = 1e3 * (time.monotonic() - self.begun)
             reserved = torch.cuda.max_memory_reserved(device)
-            self.plan.measure(torch.cuda.max_memory_allocated(device), reserved, ms)
+            self.plan.add_measurement(torch.cuda.max_memory_allocated(device), reserved, ms)
             recorded = self.arena.finish_recording()
             if reserved <= self.plan.budget:
                 self.plan.settle(reserved)
@@ -221,7 +221,7 @@ def bytes_of(budget):
 
 
 def without_keeping(method):
-    """A function that calls the method without keeping its object alive, since PyTorch keeps the compile function."""
+    """A function that calls a method by a weak reference to its object. PyTorch keeps compile functions alive, which must not keep the model."""
     held = weakref.WeakMethod(method)
     return lambda *args, **kwargs: held()(*args, **kwargs)
 
@@ -246,13 +246,13 @@ class Planning:
         return any(p.is_cuda for p in self.model.parameters())
 
     def close(self):
-        """Frees the host memory of all graphs so far."""
+        """Frees the host memory that the compiled graphs use for offloaded tensors."""
         close_all(self.slabs)
 
     def compile(self, graph, inputs):
         """Compiles Dynamo's graph. Its losses are cut into the smallest number of shares for which there is a plan. No more shares are tried
         where these need no less memory."""
-        refusals.of_graph(graph.graph)
+        refusals.check_graph(graph.graph)
         if not self.allocated and self.on_gpu():
             self.measure_allocated()
         least = math.inf
@@ -312,15 +312,15 @@ class Planning:
         if self.only_plans:
             raise micro.PlanMade(f"planned in {seconds:.1f} s")
         self.plan.plans += 1
-        forward, backward = private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
+        forward, backward = private.split_saving(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
         if self.plan.offloaded:
             self.offload(step, answer["plan"]["offloaded"], forward, backward, num_fwd_outputs, on_gpu)
-        self.plan.compare(forward, backward)
+        self.plan.note_differences(forward, backward)
         for graph in (forward, backward):
             chunks.sum_in_place(graph)
         if self.backend == "inductor":
-            private.mark_to_store(backward, step.names(answer["plan"]["stored"]))
+            private.mark_nodes_to_store(backward, step.names(answer["plan"]["stored"]))
             rewrites.widen_where_read(forward)
             rewrites.widen_where_read(backward)
         return forward, backward
@@ -336,23 +336,23 @@ class Planning:
         private.keep_order()
 
     def step_ms(self, parts):
-        """The predicted times of a step in `parts` parts, by the last plan and by PyTorch's own choice: of each part, plus to add their
-        gradients and to multiply them by the gradient of the loss."""
+        """(predicted ms of a step in `parts` parts by the last plan, the same by PyTorch's own choice). The time of a step is that of its parts,
+        of the addition of their gradients, and of the product of these and the gradient of the loss."""
         gradients = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
         accesses = (parts - 1) * micro.ACCESSES_OF_SUM + micro.ACCESSES_OF_SCALING * (parts > 1)
         return tuple(parts * each["ms"] + accesses * gradients / self.bytes_per_ns / 1e6 for each in (self.plan.predicted, self.plan.unplanned))
 
     def base_bytes(self, step):
-        """Bytes on the device without the tensors that the two graphs make."""
+        """Bytes on the device besides the tensors that the two graphs make."""
         trained = [p for p in self.model.parameters() if p.requires_grad]
         sums = self.plan.micro_batches > 1  # with parts there are also the sums of the gradients
         wanted = (states_per_byte(self.optimizer) + sums) * sum(p.numel() * p.element_size() for p in trained)
         if self.allocated:
-            return self.allocated + (self.workspaces if has_products(step) else 0) + max(0, wanted - self.states)
+            return self.allocated + (self.workspaces if has_matrix_products(step) else 0) + max(0, wanted - self.states)
         return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
 
 
-def has_products(step):
+def has_matrix_products(step):
     return any(name_of(node) in WITH_WORKSPACE for node in step.nodes if node.op == "call_function")
 
 

@@ -109,18 +109,18 @@ def capture_joint(options, batch_factor, losses_in_shares):
 def plan_joint(options, budget, joint, effort):
     """(the Step of the joint graph, the planner's answer)."""
     from . import skips
-    from .costs import ByMachine
-    from .fit import fastest_of, has_products, states_per_byte
+    from .costs import MachineCosts
+    from .fit import fastest_of, has_matrix_products, states_per_byte
     from .planner import ask
     from .step import step_and_pytorchs_choice
 
-    costs = ByMachine(read_machine(options.gpu.removeprefix("sim:")))
+    costs = MachineCosts(read_machine(options.gpu.removeprefix("sim:")))
 
     def plan_graph(graph):
         step, begin = step_and_pytorchs_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
         resident = [row["bytes"] for row in step.rows if row["resident"]]
         trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
-        base = LIBRARY_BYTES * has_products(step) + sum(resident) + states_per_byte(options.optimizer) * trained
+        base = LIBRARY_BYTES * has_matrix_products(step) + sum(resident) + states_per_byte(options.optimizer) * trained
         return step, ask(step, budget, base, costs.rates, True, begin, effort, None if options.tier == "none" else options.tier)
 
     return fastest_of(skips.make_variants(joint.graph, budget), plan_graph, budget)[1]

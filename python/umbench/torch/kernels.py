@@ -58,13 +58,13 @@ def kernels_of(graph):
         for one, other in zip(readers, readers[1:]):
             groups.join(one, other)
     results = _results_of(graph)
-    return [_make_kernel(members, buffers, groups, results) for members in groups.in_order()]
+    return [_make_kernel(members, buffers, groups, results) for members in groups.groups_in_order()]
 
 
 # --- values in memory ---
 
-class _Buffer:
-    """A value in memory, and the nodes that are computed for it from other values in memory."""
+class _StoredValue:
+    """How a value that is stored in memory is computed: the stored values that it reads, and the nodes between them."""
 
     def __init__(self, kind):
         self.kind = kind
@@ -99,7 +99,7 @@ def _stored_values(graph):
 
 def _make_buffer(node, kind, expressions):
     """The _Buffer of a node. `expressions`: {node: _Buffer} of the nodes before it whose values do not lie in memory."""
-    made = _Buffer(kind)
+    made = _StoredValue(kind)
     for source in node.all_input_nodes:
         base = base_of(source)
         if base.op == "call_function" and kind_of(maker_of(base)) == NOTHING:
@@ -193,13 +193,13 @@ def _make_kernel(members, buffers, groups, results_of_graph):
         for result in results:
             if result in results_of_graph or any(reader not in own for reader in groups.readers.get(result, ())):
                 kernel.writes.append(result)
-                kernel.over[result] = [read for read, loops in reads.items() if loops == [(member, True)] or read is _scattered_over(member, loops)]
+                kernel.over[result] = [read for read, loops in reads.items() if loops == [(member, True)] or read is _value_scattered_over(member, loops)]
             else:
                 kernel.inside.append(result)
     return kernel
 
 
-def _scattered_over(member, loops):
+def _value_scattered_over(member, loops):
     """The operand into which a member scatters values, if no other loop of the kernel reads it; else None."""
     return base_of(member.args[0]) if kind_of(member) == SCATTERED and [reader for reader, _ in loops] == [member] else None
 
@@ -216,10 +216,10 @@ class _Groups:
             for read in buffer.reads:
                 self.readers.setdefault(read, []).append(node)
             self.predecessors[number] = 0
-            for other in self.read_by(number):
+            for other in self.groups_read_by(number):
                 self.predecessors[number] |= self.predecessors[other] | 1 << other
 
-    def read_by(self, group):
+    def groups_read_by(self, group):
         """The groups whose results a group reads."""
         makers = (maker_of(read) for node in self.members[group] for read in self.buffers[node].reads)
         return {self.group_of[maker] for maker in makers if maker in self.group_of} - {group}
@@ -251,15 +251,15 @@ class _Groups:
 
     def _has_group_between(self, first, last):
         """Whether a third group has to run after `first` and before `last`."""
-        return any(self.predecessors[group] >> first & 1 for group in self.read_by(last) if group != first)
+        return any(self.predecessors[group] >> first & 1 for group in self.groups_read_by(last) if group != first)
 
-    def in_order(self):
+    def groups_in_order(self):
         """Yields the members of each group in running order: by the first member, but after all groups that the group reads."""
         done = set()
         for start in sorted(self.members):
             stack = [start]
             while stack:
-                waits = [g for g in self.read_by(stack[-1]) if g not in done] if stack[-1] not in done else []
+                waits = [g for g in self.groups_read_by(stack[-1]) if g not in done] if stack[-1] not in done else []
                 if waits:
                     stack.append(min(waits))
                     continue

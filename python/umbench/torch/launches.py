@@ -17,7 +17,7 @@ def add_waits(converted, kernel_ns=KERNEL_NS):
     """Lengthens the operators of a Converted, in place, by the time that the GPU waits for the CPU, which launches ahead while kernels are long.
     `kernel_ns`: time to launch a generated kernel. Returns the CPU time of all launches in ns."""
     timed = [op for op in converted.document["ops"] if "duration_ns" in op]
-    passes = first_of_passes(converted.document)
+    passes = first_operators_of_passes(converted.document)
     before = dict(zip(passes, (BEFORE, BETWEEN)))
     launched = done = 0
     for op in timed:
@@ -40,7 +40,7 @@ def launch_cost(converted, name):
     return CALLS.get(name_of(node), OTHERS) + COPY * (converted.launches.get(name, 1) - launches_of_library(node))
 
 
-def first_of_passes(document):
+def first_operators_of_passes(document):
     """[name of the first operator of the forward pass, name of that of the backward pass]; without a backward pass only the former."""
     gradients = {t["name"] for t in document["tensors"] if t.get("use") in ("activation_gradient", "parameter_gradient")}
     found = {}

@@ -38,15 +38,15 @@ def set_durations(converted, times):
         if op["kind"] != "opaque":
             continue
         node, count = converted.alone.get(op["name"]), converted.launches.get(op["name"], 1)
-        measured = times.of_node(node, converted.channels_last) if node is not None else None
+        measured = times.cost_of_node(node, converted.channels_last) if node is not None else None
         if measured is None:
             kernel = converted.generated.get(op["name"])
-            ns = times.of_kernel(kernel, op["bytes"], converted.channels_last) if kernel is not None else times.of_bytes(op["bytes"])
+            ns = times.ns_of_kernel(kernel, op["bytes"], converted.channels_last) if kernel is not None else times.ns_of_copy(op["bytes"])
         else:
             ns = measured["ns"]
             copied = converted.copied.get(op["name"], 0)  # adds the copies, since measured operands have channels last
             op["workspace_bytes"] = measured["workspace"] + copied
-            ns += times.of_bytes(2 * copied) if copied else 0
+            ns += times.ns_of_copy(2 * copied) if copied else 0
         op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
     times.save()
 
@@ -69,42 +69,42 @@ class Times:
             self.known |= json.loads(self.file.read_text(encoding="utf-8"))
 
     def save(self):
-        """Writes the times to the file, with those of other processes, without errors that may not happen again."""
-        with self._locked():
+        """Writes the times to the file. Keeps those of other processes, and leaves out errors that may not happen again."""
+        with self._with_lock():
             self._read()
             beside = self.file.with_suffix(f".{os.getpid()}")
             beside.write_text(json.dumps({key: found for key, found in self.known.items() if not (isinstance(found, dict) and "once" in found)}), encoding="utf-8")
             os.replace(beside, self.file)
 
-    def of_node(self, node, channels_last=True):
+    def cost_of_node(self, node, channels_last=True):
         """{"ns", "workspace"} of an operator with random operands of its shapes; None if it does not accept random operands.
         `channels_last`: whether Inductor lays images out so, however they were traced."""
         key = key_of(node) + ("" if channels_last else " as traced")
         if key not in self.known:
-            with self._locked():
+            with self._with_lock():
                 self._read()
                 if key not in self.known:
                     self._measure_and_save(key, node, channels_last)
         return None if "refused" in self.known[key] else self.known[key]
 
-    def of_kernel(self, kernel, size, channels_last):
+    def ns_of_kernel(self, kernel, size, channels_last):
         """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `size` bytes."""
         if not generated.is_worth_timing(kernel, size):
-            return self.of_bytes(size)
+            return self.ns_of_copy(size)
         separate = generated.SeparateKernel(kernel, self.device)
         key = separate.key([self._strides(value, channels_last) for value in separate.values])
         if key not in self.known:
             run = self.compiled.pop(key, None) or self._compile_kernel(separate, channels_last)
-            with self._locked():
+            with self._with_lock():
                 self._read()
                 if key not in self.known:
                     self.known[key] = self._measure_kernel(run, separate, size, channels_last)
-                    self._make_room()
+                    self._free_cache()
                     self.save()
         if "ns" in self.known[key]:
             return self.known[key]["ns"]
         self.untimed[key] = self.known[key]["refused"]
-        return self.of_bytes(size)
+        return self.ns_of_copy(size)
 
     def compile(self, converted):
         """Compiles the kernels of a Converted whose times are not known, which needs the CPU alone."""
@@ -128,13 +128,13 @@ class Times:
             return error_entry(run)
         try:
             with torch.no_grad():
-                operands = [[self._example(value, channels_last, below=separate.positions) for value in separate.values] for _ in range(operand_sets(size))]
-                return {"ns": round(self._time([functools.partial(run, each) for each in operands]))}
+                operands = [[self._random_operand(value, channels_last, integer_limit=separate.positions) for value in separate.values] for _ in range(operand_set_count(size))]
+                return {"ns": round(self._measure_ns([functools.partial(run, each) for each in operands]))}
         except Exception as error:  # noqa: BLE001
             return error_entry(error)
 
     @contextlib.contextmanager
-    def _locked(self):
+    def _with_lock(self):
         """A context in which no other process measures or writes."""
         if self.has_lock:
             yield
@@ -153,13 +153,13 @@ class Times:
             self.known[key] = self._measure_node(node, channels_last)
         except Exception as error:  # noqa: BLE001  an operator that wants particular values
             self.known[key] = error_entry(error)
-        self._make_room()
+        self._free_cache()
         self.save()
 
-    def of_bytes(self, size):
-        """Nanoseconds of a kernel that reads and writes `size` bytes, from the times of copies of similar sizes."""
+    def ns_of_copy(self, size):
+        """Nanoseconds of a copy that reads and writes `size` bytes in total, from measured copies of similar sizes."""
         if "copies" not in self.known:
-            self.known["copies"] = [[size, self._copy_ns(size)] for size in _sizes()]
+            self.known["copies"] = [[size, self._copy_ns(size)] for size in _copy_sizes()]
         copies = self.known["copies"]
         if size <= copies[0][0]:
             return round(copies[0][1])
@@ -172,7 +172,7 @@ class Times:
         if "link" not in self.known:
             here = torch.zeros(LINK_BYTES, dtype=torch.uint8, device=self.device)
             there = torch.zeros(LINK_BYTES, dtype=torch.uint8, pin_memory=True)
-            ns = max(self._time([lambda to=to, of=of: to.copy_(of, non_blocking=True)]) for to, of in ((here, there), (there, here)))
+            ns = max(self._measure_ns([lambda to=to, of=of: to.copy_(of, non_blocking=True)]) for to, of in ((here, there), (there, here)))
             self.known["link"] = LINK_BYTES / ns
             self.save()
         return self.known["link"]
@@ -183,11 +183,11 @@ class Times:
             result = torch.empty_like(source)
             return lambda: torch.mul(source, 2.0, out=result)
 
-        return self._time([call() for _ in range(operand_sets(size))])
+        return self._measure_ns([call() for _ in range(operand_set_count(size))])
 
     def _measure_node(self, node, channels_last):
         with torch.no_grad():
-            calls = [self._call(node, channels_last)]
+            calls = [self._call_of(node, channels_last)]
             calls[0]()
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -198,29 +198,29 @@ class Times:
             workspace = torch.cuda.max_memory_allocated(self.device) - made
             operands = made - held + _operand_bytes(node)
             del result
-            calls += [self._call(node, channels_last) for _ in range(operand_sets(operands) - 1)]
-            return {"ns": round(self._time(calls)), "workspace": max(0, workspace)}
+            calls += [self._call_of(node, channels_last) for _ in range(operand_set_count(operands) - 1)]
+            return {"ns": round(self._measure_ns(calls)), "workspace": max(0, workspace)}
 
-    def _call(self, node, channels_last):
+    def _call_of(self, node, channels_last):
         """A function that runs the operator with its own random operands."""
         if is_attention(node):
-            return self._attention(node)
+            return self._call_of_attention(node)
         def example(n):
-            return self._example(n.meta.get("val"), channels_last, n)
+            return self._random_operand(n.meta.get("val"), channels_last, n)
 
         args, kwargs = torch.fx.node.map_arg(node.args, example), torch.fx.node.map_arg(node.kwargs, example)
-        if chunks.adds_to_first(node):
+        if chunks.is_addition_to_sum(node):
             return lambda: torch.ops.umbench.add_product_(*args)
         if "grouped_mm" in name_of(node):
-            args = share_rows(args)
+            args = with_equal_rows(args)
         kwargs = {key: self.device if isinstance(value, torch.device) else value for key, value in kwargs.items()}
         return lambda: node.target(*args, **kwargs)
 
-    def _attention(self, node):
-        """As _call, for attention. Runs the kernel that this GPU uses, even if the node names another one."""
+    def _call_of_attention(self, node):
+        """As _call_of(), for attention. The function runs the kernel that PyTorch chooses on this GPU, even if the node names another one."""
         def example(name):
             given = argument_of(node, name) if any(a.name == name for a in node.target._schema.arguments) else None
-            return self._example(given.meta["val"], False) if isinstance(given, torch.fx.Node) else given
+            return self._random_operand(given.meta["val"], False) if isinstance(given, torch.fx.Node) else given
 
         operands = [example(name) for name in ("query", "key", "value")]
         attend = functools.partial(torch.nn.functional.scaled_dot_product_attention, *operands, attn_mask=example("attn_bias"),
@@ -235,11 +235,11 @@ class Times:
             gradient = torch.ones_like(result)
         return lambda: torch.autograd.grad(result, operands, gradient, retain_graph=True)
 
-    def _time(self, calls):
+    def _measure_ns(self, calls):
         """Nanoseconds of a call: the mean of a round of calls one after the other, in the shortest of some rounds. Several `calls` with operands
         of their own find these in memory, not in the cache."""
         graph = self._record_graph([calls[number % len(calls)] for number in range(REPEATS)])
-        self.load = self.load or self._make_load()
+        self.load = self.load or self._record_load()
         has_rested = time.monotonic() - self.measured_at > RESTS_AFTER_S
         marks = []
         for number in range(ROUNDS):
@@ -253,8 +253,8 @@ class Times:
         self.measured_at = time.monotonic()
         return min(begin.elapsed_time(end) for begin, end in marks) * 1e6 / REPEATS
 
-    def _make_room(self):
-        """Empties the allocator's cache if less than half of the GPU's memory is free, since it cannot be emptied while a graph is recorded."""
+    def _free_cache(self):
+        """Empties the allocator's cache if less than half of the GPU's memory is free. While a graph is recorded this would be an error."""
         free, total = torch.cuda.mem_get_info(self.device)
         if free < total / 2:
             torch.cuda.empty_cache()
@@ -284,7 +284,7 @@ class Times:
                 graph.capture_end()
         return graph
 
-    def _make_load(self):
+    def _record_load(self):
         """(CUDA graph that loads the GPU as training does: products for two thirds of the time, copies for the rest; its operands)."""
         a, b = (torch.randn(2048, 2048, device=self.device, dtype=torch.bfloat16) for _ in range(2))
         made, source = torch.empty_like(a), torch.zeros(CACHE_BYTES // 8, device=self.device)
@@ -292,11 +292,11 @@ class Times:
         product, copy = lambda: torch.mm(a, b, out=made), lambda: result.copy_(source)
         return self._record_graph(12 * [*4 * [product], copy]), (a, b, made, source, result)
 
-    def _example(self, value, channels_last, node=None, below=1):
-        """Random numbers for a traced tensor, whole ones below `below`; all else is returned as it is. `node`: the node of a matrix, whose rows may be
-        padded."""
+    def _random_operand(self, value, channels_last, node=None, integer_limit=1):
+        """A tensor of random numbers, integers below `integer_limit`, with the layout of the traced tensor `value`. Values of other types are
+        returned unchanged. `node`: the node of a matrix, whose rows may be padded."""
         if isinstance(value, (list, tuple)):
-            return type(value)(self._example(v, channels_last) for v in value)
+            return type(value)(self._random_operand(v, channels_last) for v in value)
         if not isinstance(value, torch.Tensor):
             return value
         strides = padded_strides(node) if node is not None and value.dim() == 2 else value.stride()
@@ -304,7 +304,7 @@ class Times:
         if value.numel() == 0:
             size = 0
         flat = torch.randn(size, device=self.device, dtype=torch.float32).mul_(0.02).to(value.dtype) if value.dtype.is_floating_point \
-            else torch.randint(below, (size,), device=self.device, dtype=value.dtype) if below > 1 and value.dtype != torch.bool \
+            else torch.randint(integer_limit, (size,), device=self.device, dtype=value.dtype) if integer_limit > 1 and value.dtype != torch.bool \
             else torch.zeros(size, device=self.device, dtype=value.dtype)
         return flat.as_strided(value.shape, self._strides(value, channels_last) if value.dim() == 4 else strides)
 
@@ -314,9 +314,9 @@ class Times:
         return torch.empty(value.shape, device="meta", memory_format=torch.channels_last).stride() if turns else value.stride()
 
 
-def share_rows(args):
-    """The operands of a product of experts with the operand of whole numbers, the ends of the experts' rows, set so that each expert takes
-    equally many rows."""
+def with_equal_rows(args):
+    """Returns the operands of a grouped matrix product with the integer operand, the end of each group's rows, set so that all groups have
+    the same number of rows."""
     at = next(i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and not a.is_floating_point())
     ends, rows = args[at], max(args[0].shape) if args[1].dim() == 2 else args[0].shape[0]
     return *args[:at], torch.arange(1, ends.numel() + 1, device=ends.device, dtype=ends.dtype) * (rows // ends.numel()), *args[at + 1:]
@@ -329,7 +329,7 @@ def error_entry(error):
     return {"refused": text} | ({"once": True} if once else {})
 
 
-def operand_sets(size):
+def operand_set_count(size):
     """The number of sets of operands, each of `size` bytes, that are timed in turns: between two uses of a set the others fill the cache."""
     return min(REPEATS, 1 + CACHE_BYTES // max(1, size))
 
@@ -354,7 +354,7 @@ def _shape(value, node=None):
     return [_shape(v) for v in value] if isinstance(value, (list, tuple)) else repr(value)
 
 
-def _sizes():
+def _copy_sizes():
     """Yields the sizes in bytes for which copies are timed."""
     size = MIN_BYTES
     while size <= MAX_BYTES:

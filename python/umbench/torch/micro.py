@@ -11,7 +11,7 @@ ACCESSES_OF_SUM, ACCESSES_OF_SCALING = 3, 2  # accesses of memory to add a gradi
 
 
 class PlanMade(NoPlan):
-    """Ends a call whose only purpose was a plan."""
+    """Raised when a plan exists, to end a call that was made only to plan."""
 
 
 def choose_counts(predict):
@@ -72,19 +72,19 @@ def run_in_parts(run, model, count, inputs, keyword_inputs):
     return MicroBatches.apply(run, split_batch(count, inputs, keyword_inputs), *parameters)
 
 
-def batch_of(inputs, keyword_inputs):
+def batch_size_of(inputs, keyword_inputs):
     """The first extent of the first tensor that has one; 0 if none has."""
     return next((x.shape[0] for x in [*inputs, *keyword_inputs.values()] if isinstance(x, torch.Tensor) and x.dim()), 0)
 
 
 def largest_count(limit, inputs, keyword_inputs):
     """The largest of COUNTS, at most `limit`, into which the batch can be cut in equal parts."""
-    return max(count for count in COUNTS if count <= limit and batch_of(inputs, keyword_inputs) % count == 0)
+    return max(count for count in COUNTS if count <= limit and batch_size_of(inputs, keyword_inputs) % count == 0)
 
 
 def split_batch(count, inputs, keyword_inputs):
     """[(inputs, keyword inputs)] of each part. Tensors with the first extent of the first tensor are cut; every part gets all other inputs."""
-    batch = batch_of(inputs, keyword_inputs)
+    batch = batch_size_of(inputs, keyword_inputs)
     if batch == 0 or batch % count:
         raise NoPlan(f"a batch of {batch} has no {count} equal parts; give another batch or micro_batches=1")
 

@@ -34,7 +34,7 @@ def add_opaque(walk, node):
     attributes = {"label": name_of(node), "flops": flops, "bytes": moved}
     if products:
         attributes["products"] = True
-    cut = cut_of(walk, node, read, [(i if several else None) for i, _ in written])
+    cut = batch_cut_of(walk, node, read, [(i if several else None) for i, _ in written])
     if cut is not None:
         attributes["cut"] = cut
     walk.add_op(node, name, "opaque", attributes, read, made, alias_of(walk, node, read, made), is_repeatable(node))
@@ -66,9 +66,9 @@ def alias_of(walk, node, read, made):
     return None
 
 
-def cut_of(walk, node, read, result_indices):
+def batch_cut_of(walk, node, read, result_indices):
     """How each operand is cut if the operator is computed in parts of the batch; None if it cannot be."""
-    if not walk.twice or walk.samples < 2 or not is_by_sample(node):
+    if not walk.twice or walk.samples < 2 or not computes_samples_separately(node):
         return None
     ways = {}
     for each in node.all_input_nodes:
@@ -92,7 +92,7 @@ def is_left_of_weight_gradient(walk, node, operand, view):
             and walk.batch_relation(node.args[1]) == "batch" and walk.batch_relation(node) == "whole")
 
 
-def is_by_sample(node):
+def computes_samples_separately(node):
     """Whether an operator treats each sample of the batch separately."""
     name = name_of(node)
     if name == "sum":

@@ -214,7 +214,7 @@ def _expert_operations(operands):
     columns."""
     matrices = next((t for t in operands if t.dim() == 3), None)
     rows = next(t for t in operands if t.dim() == 2)
-    if matrices is None:  # of the matrices' gradient: the rows are summed over
+    if matrices is None:  # the gradient of the matrices is a sum over the rows
         return 2 * math.prod(rows.shape) * next(t for t in operands[1:] if t.dim() == 2).shape[1]
     return 2 * rows.shape[0] * math.prod(matrices.shape[1:])
 

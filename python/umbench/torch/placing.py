@@ -11,38 +11,38 @@ from . import private
 
 MARK = 7  # bytes: an allocation of this size is a mark of before() among the allocator's events
 
-_follows = None  # the Marks or Holds whose at() before() calls
+_follower = None  # the Marks or Holds whose at() before() calls
 called_at = ()   # numbers of the allocations before which it is called
 
 
 def before(point):
-    """Inductor's code is about to allocate. point: the number of this place in the code."""
+    """Called by Inductor's code right before an allocation. `point`: the number of this place in the code."""
 
 
 ignored = before
 
 
 def follow(follower):
-    """From now on before() calls at() of `follower`: a Marks, a Holds, or None for nothing."""
-    global _follows, called_at, before
-    if _follows is not None:
-        _follows.end()
-    _follows, called_at, before = (None, (), ignored) if follower is None else (follower, follower.called_at, follower.at)
+    """Makes before() call at() of `follower`, a Marks or a Holds; None: of nothing."""
+    global _follower, called_at, before
+    if _follower is not None:
+        _follower.end()
+    _follower, called_at, before = (None, (), ignored) if follower is None else (follower, follower.called_at, follower.at)
 
 
 def stop_following(follower):
-    """Makes before() no longer call this follower. Another one stays."""
-    if _follows is follower:
+    """Makes before() call nothing if `follower` is the current follower."""
+    if _follower is follower:
         follow(None)
 
 
 def marks():
-    """Whether a Marks follows the step now."""
-    return isinstance(_follows, Marks)
+    """Whether the current follower is a Marks."""
+    return isinstance(_follower, Marks)
 
 
 class Marks:
-    """Marks points among the allocator's events. points: their numbers, in order."""
+    """A follower that marks the points of a step among the allocator's events. `points`: numbers of the points, in order."""
 
     called_at = range(2**62)  # all allocations
 
@@ -50,6 +50,7 @@ class Marks:
         self.points = []
 
     def at(self, point):
+        """Records the point, and marks it among the allocator's events."""
         self.points.append(point)
         private.give_bytes(private.take_bytes(MARK, private.raw_stream(torch.cuda.current_device())))
 
@@ -58,14 +59,15 @@ class Marks:
 
 
 class Holds:
-    """Holds pieces of memory in each step. points: numbers of the step's points, in order; changes: {index of a point: (keys of pieces to
-    release, {key: bytes of a piece to take})}; stream: its number for the allocator. At the last point all pieces are released."""
+    """A follower that holds pieces of memory during parts of each step. `points`: numbers of the step's points, in order. `changes`: {index of a
+    point: (keys of pieces to release, {key: bytes of a piece to take})}. `stream`: the allocator's number of the stream. At the last point all
+    pieces are released."""
 
     def __init__(self, points, changes, stream=0):
         self.changes, self.stream, self.held = changes, stream, {}
         self.called_at = {points[index] for index in changes} | set(points[-1:]) if changes else set()
         steps = [(point, *changes.get(index, ((), {}))) for index, point in enumerate(points) if point in self.called_at]
-        self.steps = [(point, let_go, tuple(taken.items())) for point, let_go, taken in steps]
+        self.steps = [(point, released, tuple(taken.items())) for point, released, taken in steps]
         self.begin()
 
     def begin(self):
@@ -73,20 +75,20 @@ class Holds:
         self.coming = self.steps[::-1]
 
     def at(self, point):
-        """Changes the held pieces at a point. After a point out of order nothing is held."""
+        """Changes the held pieces at a point. If points come in an unexpected order, releases all pieces until the next step."""
         if not self.coming:
             return
-        expected, let_go, taken = self.coming.pop()
+        expected, released, taken = self.coming.pop()
         if point != expected:
             self.coming = []
-        elif let_go or taken:
-            self._change(let_go, taken)
+        elif released or taken:
+            self._change(released, taken)
         if not self.coming:
             self.end()
 
-    def _change(self, let_go, taken):
+    def _change(self, released, taken):
         held, give, take = self.held, private.give_bytes, private.take_bytes
-        for key in let_go:
+        for key in released:
             if key in held:
                 give(held.pop(key))
         try:

@@ -42,7 +42,7 @@ class Plan:
         """Increases the slack, since the allocator lost at least `missing_bytes` bytes more."""
         self.more_slack += max(self.budget // 50, missing_bytes)
 
-    def measure(self, allocated, reserved, ms):
+    def add_measurement(self, allocated, reserved, ms):
         """Stores peaks in bytes and the milliseconds of one step, the optimizer's part included. The next plan includes the bytes by which the
         peak exceeds its prediction."""
         self.measured = {"peak": allocated, "reserved": reserved, "ms": ms}
@@ -50,6 +50,7 @@ class Plan:
         self.unforeseen[self.chunks] = self.unforeseen.get(self.chunks, 0) + allocated - self.predicted["peak"]
 
     def exceeds_usable(self):
+        """Whether the measured peak exceeds the usable bytes by more than a tolerance."""
         return self.measured["peak"] > self.usable + MIN_SLACK // 4
 
     def settle(self, reserved):
@@ -58,7 +59,7 @@ class Plan:
         if not self.within:
             warnings.warn(f"PyTorch reserves {in_gib(reserved)}, more than the budget of {in_gib(self.budget)}: a hard cap there may fail", stacklevel=2)
 
-    def give_up(self):
+    def mark_memory_lost(self):
         """Notes and warns that the mapped memory of the step was lost."""
         self.within = False
         warnings.warn("the cache of PyTorch's allocator was emptied, and memory could not be mapped again: a hard cap may fail", stacklevel=4)
@@ -75,11 +76,11 @@ class Plan:
         self.predicted = {"peak": made["peak"], "ms": made["ns"] / 1e6, "saved": made["saved_bytes"], "forward_peak": made["forward_peak"],
                           "evaluations": made["evaluations"], "library_ms": library_ms(step, made)}
         self.unplanned = {"peak": own["peak"], "ms": own["ns"] / 1e6, "saved": own["saved_bytes"]}
-        self.modules = by_module(step, made)
+        self.modules = summarize_modules(step, made)
         self.peak_at = step.nodes[made["peak_node"]].name if made["peak_node"] >= 0 else ""
 
-    def compare(self, forward, backward):
-        """Notes where PyTorch's two graphs save or recompute other nodes than planned."""
+    def note_differences(self, forward, backward):
+        """Sets `differences` to the names of nodes that PyTorch's two graphs save, recompute or offload unlike the plan."""
         given = {node.name for node in backward.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
         ran = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward, backward)]
         ran = [{name for name in names if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names in ran]
@@ -119,7 +120,7 @@ def library_ms(step, plan):
     return sum(row["ns"] for row in [*step.rows, *again] if row["kind"] == "kernel") / 1e6
 
 
-def by_module(step, plan):
+def summarize_modules(step, plan):
     """{module: [bytes saved, bytes of these on the host, [names of library calls that are recomputed]]}."""
     found, away = {}, {i for i, _, _ in plan["offloaded"]}
 

@@ -111,14 +111,14 @@ def split(joint, inputs, num_fwd_outputs, static_inputs):
                                                static_lifetime_input_indices=list(static_inputs or ()))
 
 
-def extract(joint, inputs, names, **kwargs):
-    """(forward, backward) GraphModules of the joint graph that save the named nodes and the inputs. Repeated nodes stay."""
+def split_saving(joint, inputs, saved_names, **kwargs):
+    """(forward, backward) GraphModules of the joint graph. The named nodes and the inputs are saved for the backward graph. Repeated nodes stay."""
     from torch._functorch import config, partitioners
 
-    def chosen(graph, info, memory_budget=1):
-        return [*info.inputs, *(node for node in graph.nodes if node.name in names)]
+    def nodes_to_save(graph, info, memory_budget=1):
+        return [*info.inputs, *(node for node in graph.nodes if node.name in saved_names)]
 
-    kept, partitioners.choose_saved_values_set = partitioners.choose_saved_values_set, chosen
+    kept, partitioners.choose_saved_values_set = partitioners.choose_saved_values_set, nodes_to_save
     try:
         with config.patch(cse=False):
             return partitioners.min_cut_rematerialization_partition(joint, inputs, **kwargs)
@@ -164,22 +164,22 @@ def traced_strides_kept():
 
     find = GraphLowering.find_nodes_prefer_channels_last
 
-    def without_traced(self):
+    def nodes_that_prefer_channels_last(self):
         convolutions = self.module.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
         traced = any(not node.meta["val"].is_contiguous() for node in convolutions)
         return {node for node in find(self) if not (traced and is_contiguous_image(node.meta.get("val")))}
 
-    GraphLowering.find_nodes_prefer_channels_last = without_traced
+    GraphLowering.find_nodes_prefer_channels_last = nodes_that_prefer_channels_last
     try:
         yield
     finally:
         GraphLowering.find_nodes_prefer_channels_last = find
 
 
-def mark_to_store(module, names):
-    """Marks nodes of a graph, by their names, for `stored_as_marked`."""
+def mark_nodes_to_store(module, stored_names):
+    """Marks the named nodes of a graph, so that Inductor stores their values within stored_as_marked()."""
     for node in module.graph.nodes:
-        if node.name in names:
+        if node.name in stored_names:
             node.meta["umbench_store"] = True
 
 
@@ -226,19 +226,19 @@ def calls_before_allocations():
     from torch._inductor.codegen.wrapper import AllocateLine, ExternKernelAllocLine
     from torch._inductor.virtualized import V
 
-    def with_call(inductors):
+    def with_call_before(codegen_of_inductor):
         def codegen(self, code):
             V.graph.wrapper_code.add_import_once(f"from {__package__} import placing as umbench_placing")
             number = next(_points)
             code.writeline(f"if {number} in umbench_placing.called_at: umbench_placing.before({number})")
-            inductors(self, code)
+            codegen_of_inductor(self, code)
 
         return codegen
 
     kinds = (AllocateLine, ExternKernelAllocLine)
     usual = [kind.codegen for kind in kinds]
     for kind in kinds:
-        kind.codegen = with_call(kind.codegen)
+        kind.codegen = with_call_before(kind.codegen)
     try:
         yield
     finally:

@@ -11,12 +11,12 @@ from .values import padded_strides, value_of
 
 CHANNELS_OF_TILE = 96  # the same value as in simulator/roofline.cpp and measure/operator_paces.py
 # Shares of arithmetic that kernels of torch 2.11 reach on an H100 (results/torch/README.md).
-ATTENTION_SHARE = 0.49                                   # Llama's
-DROPOUT_SHARE, DROPOUT_BACKWARD_SHARE = 0.16, 0.26       # attention with dropout: GPT-2's and T5's
-UNALIGNED_SHARE = 0.22                                   # products whose operands' rows do not begin at 16 bytes: of parameters of odd extents
-DEPTHWISE_SHARE, DEPTHWISE_BACKWARD_SHARE = 0.21, 0.16   # of float32: filters with few channels of their own, ConvNeXt-T's
-FEW_CHANNELS_SHARE = 0.15                                # convolutions of images with fewer channels than tensor cores take, which are padded
-BATCHED_SHARE = 0.7                                      # of float32: batched products, T5's attention
+ATTENTION_SHARE = 0.49                                   # attention without dropout, of Llama
+DROPOUT_SHARE, DROPOUT_BACKWARD_SHARE = 0.16, 0.26       # attention with dropout, of GPT-2 and T5
+UNALIGNED_SHARE = 0.22                                   # products with rows that do not begin at multiples of 16 bytes
+DEPTHWISE_SHARE, DEPTHWISE_BACKWARD_SHARE = 0.21, 0.16   # depthwise convolutions, of ConvNeXt-T; share of the rate of float32
+FEW_CHANNELS_SHARE = 0.15                                # convolutions whose channels are padded, since tensor cores need more
+BATCHED_SHARE = 0.7                                      # batched products, of T5's attention; share of the rate of float32
 # Shares of the rate of copies: generated kernels; among them gradients of maxima, whose windows may overlap.
 GENERATED_SHARE, POOL_SHARE, OVERLAPPING_POOL_SHARE = 0.8, 0.65, 0.18
 

@@ -12,27 +12,27 @@ WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule",
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-def of_model(model):
-    """Refuses a model that is no module, is wrapped or distributed, or has parameters that fit does not know."""
+def check_model(model):
+    """Raises NoPlan for a model that is no module, that is wrapped or distributed, or whose parameters are of unknown types or on several devices."""
     if not isinstance(model, torch.nn.Module):
         raise NoPlan(f"fit takes a torch.nn.Module, not a {type(model).__name__}")
     for name, module in model.named_modules():
         if type(module).__name__ in WRAPPERS:
             raise NoPlan(f"{name or 'the model'} is a {type(module).__name__}: fit plans for one GPU")
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        refuse_subclass(name, tensor)
+        check_type(name, tensor)
     devices = sorted({str(parameter.device) for parameter in model.parameters()})
     if len(devices) > 1:
         raise NoPlan(f"parameters are on {', '.join(devices)}: fit plans for one GPU; move the model to one")
 
 
-def of_wrappers():
-    """Refuses a call within the forward pass of DistributedDataParallel."""
+def check_caller():
+    """Raises NoPlan if the model is called within the forward pass of DistributedDataParallel."""
     if private.is_replicated():
         raise NoPlan("the model runs within DistributedDataParallel: fit plans for one GPU")
 
 
-def of_options(tier, bits, micro_batches, effort, backend):
+def check_options(tier, bits, micro_batches, effort, backend):
     if not is_number(effort) or not 0 < effort <= MAX_EFFORT:
         raise NoPlan(f"effort={effort!r} is not above 0 and at most {MAX_EFFORT}")
     if tier not in TIERS:
@@ -51,21 +51,22 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def of_inputs(inputs, named):
-    """Refuses inputs that are subclasses of torch.Tensor."""
-    for name, value in [*enumerate(inputs), *named.items()]:
+def check_inputs(inputs, keyword_inputs):
+    """Raises NoPlan for inputs that are subclasses of torch.Tensor."""
+    for name, value in [*enumerate(inputs), *keyword_inputs.items()]:
         for leaf in tree_leaves(value):
             if isinstance(leaf, torch.Tensor):
-                refuse_subclass(f"input {name}", leaf)
+                check_type(f"input {name}", leaf)
 
 
-def refuse_subclass(name, tensor):
+def check_type(name, tensor):
+    """Raises NoPlan if the tensor is of another type than those of PLAIN."""
     if type(tensor) not in PLAIN:
         raise NoPlan(f"{name} is a {type(tensor).__name__}, not a plain tensor: fit cannot tell what it takes")
 
 
-def of_graph(graph):
-    """Refuses Dynamo's graph if a size in it is dynamic or depends on values."""
+def check_graph(graph):
+    """Raises NoPlan if a size in Dynamo's graph is dynamic or depends on values."""
     for node in graph.nodes:
         for value in tree_leaves(node.meta.get("example_value")):
             sizes = value.shape if isinstance(value, torch.Tensor) else [value]

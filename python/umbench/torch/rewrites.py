@@ -19,7 +19,7 @@ def split_convolution_gradients(joint, budget):
         read = {item.args[1] for item in node.users}
         if not (mask[0] and mask[1] and read >= {0, 1}) or groups > 1 or min(map(stored_bytes, images)) < budget * MIN_SHARE_OF_BUDGET:
             continue
-        whole = Convolution(joint.graph, node)
+        whole = ConvolutionBackward(joint.graph, node)
         with joint.graph.inserting_before(node):
             whole.replace_filter_gradient(node)
             whole.replace_image_gradient(node)
@@ -28,7 +28,7 @@ def split_convolution_gradients(joint, budget):
         joint.graph.erase_node(node)
 
 
-class Convolution:
+class ConvolutionBackward:
     """Rewrites the gradients of a convolution in a graph."""
 
     def __init__(self, graph, node):
@@ -52,7 +52,7 @@ class Convolution:
     def replace_filter_gradient(self, node):
         """Replaces the gradients of filters and bias."""
         made, begin = [], 0
-        for image in insert_parts(self.image):
+        for image in recompute_parts_of_concatenation(self.image):
             end = begin + value_of(image).shape[1]
             mask = [False, True, self.mask[2] and not made]
             values = (None, dense_like(self.of_filters.narrow(self.channels, begin, end - begin)), self.of_bias if mask[2] else None)
@@ -68,23 +68,23 @@ class Convolution:
         """Replaces the gradient of the image, or those of its parts if nothing reads all of it."""
         users = list(self.items[0].users)
         if not all(user.target is aten.slice.Tensor and user.args[1] == 1 and len(user.args) == 4 for user in users):
-            with self.graph.inserting_before(self.node_before_gradient(self.items[0])):
+            with self.graph.inserting_before(self.insertion_point(self.items[0])):
                 self.replace(0, self.image_gradient(0, self.of_image.shape[1], self.of_image))
             return
         for user in users:
             begin, end = user.args[2], min(user.args[3], self.of_image.shape[1])
-            with self.graph.inserting_before(self.node_before_gradient(user)):
+            with self.graph.inserting_before(self.insertion_point(user)):
                 user.replace_all_uses_with(self.image_gradient(begin, end, dense_like(value_of(user))))
             self.graph.erase_node(user)
 
-    def node_before_gradient(self, image):
-        """The node before which the gradient of an image, or of a part of it, is computed: its first reader, or the image's own node if the
-        gradient that is read is larger and nothing else reads that until then."""
-        if not image.users:
-            return image
-        first = min(image.users)
-        is_read_until_then = any(image < reader < first for reader in self.gradient.users)
-        return first if is_read_until_then or numel(image) >= numel(self.gradient) else image
+    def insertion_point(self, image_gradient):
+        """The node before which the gradient of an image, or of a part of it, is inserted: its first reader, or the node that computed it if the
+        gradient of the result is larger and nothing else reads that until then."""
+        if not image_gradient.users:
+            return image_gradient
+        first = min(image_gradient.users)
+        is_read_until_then = any(image_gradient < reader < first for reader in self.gradient.users)
+        return first if is_read_until_then or numel(image_gradient) >= numel(self.gradient) else image_gradient
 
     def image_gradient(self, begin, end, value):
         output_padding = [0] * len(self.stride)
@@ -103,7 +103,7 @@ def output_padding_of(image, gradient, filters, stride, padding, dilation):
     return [large - ((small - 1) * s - 2 * p + d * (f - 1) + 1) for large, small, f, s, p, d in sizes]
 
 
-def insert_parts(image):
+def recompute_parts_of_concatenation(image):
     """Inserts nodes that compute the parts of an image again if it is a concatenation along channels, and returns them; else [image]."""
     if name_of(image) != "cat" or image.args[1:] != (1,):
         return [image]

@@ -16,7 +16,7 @@ MAX_SMALL = MIB       # larger allocations use the pool whose tensors are placed
 MAX_HELD = 40        # maximum number of pieces held before one allocation
 ROUNDINGS = (512, MIB)  # multiples to which packed sizes are rounded; each leads to other gaps
 FEW_HELD = 40         # number of pieces that need not be reduced; each costs CPU time in every step
-TRIALS = 600          # trials of holding fewer pieces
+TRIALS = 600          # maximum number of trials to hold fewer pieces
 
 
 def pack_tensors(requests, rounding):
@@ -44,7 +44,7 @@ def count_satisfied(requests, changes, pieces):
     at, held, last = {}, {}, None
     for number, (is_taken, key, size, point) in enumerate(requests):
         if not is_taken:
-            pieces.give(at.pop(key), size)
+            pieces.give_back(at.pop(key), size)
             continue
         if point != last:
             for passed in range(-1 if last is None else last, point):
@@ -62,7 +62,7 @@ def apply_change(pieces, held, released, taken):
     room."""
     for key in released:
         if key in held:
-            pieces.give(*held.pop(key))
+            pieces.give_back(*held.pop(key))
     for key, size in taken.items():
         address = pieces.take(size)
         if address is None:
@@ -247,7 +247,7 @@ class AllocatorState:
 
     def release(self, keys):
         for key in keys:
-            self.pieces.give(*self.held.pop(key))
+            self.pieces.give_back(*self.held.pop(key))
 
 
 def changes_of_holds(requests, wanted, pieces):
@@ -308,7 +308,7 @@ def try_rule(group, wanted, state, choose_pieces):
                 return None
             misplaced += state.at[key] != wanted[key]
         else:
-            state.pieces.give(state.at.pop(key), size)
+            state.pieces.give_back(state.at.pop(key), size)
     return (misplaced, len(taken)), change, state
 
 
@@ -337,7 +337,7 @@ def take_preferred(pieces, target, size):
     that piece. Returns them as [(address, bytes)]; None if that cannot be done."""
     held = []
     while len(held) < MAX_HELD:
-        choice = pieces.best(size)
+        choice = pieces.piece_for(size)
         if choice is None:
             return None
         length, address = choice
@@ -345,8 +345,8 @@ def take_preferred(pieces, target, size):
             gap = target - address
             if gap <= MAX_SMALL:
                 return held
-            length, address = pieces.best(gap) if pieces.best(gap)[1] != address else (gap, address)
-        if pieces.best(length)[1] != address:
+            length, address = pieces.piece_for(gap) if pieces.piece_for(gap)[1] != address else (gap, address)
+        if pieces.piece_for(length)[1] != address:
             return None
         pieces.take(length)
         held.append((address, length))
@@ -372,12 +372,12 @@ def hold_all_else(state, wanted_spans):
                 if number < len(cuts) - 1:
                     return None
                 continue
-            if pieces.best(size) is None or pieces.best(size)[1] != address:
+            if pieces.piece_for(size) is None or pieces.piece_for(size)[1] != address:
                 return None
             pieces.take(size)
             into.append((address, size))
     for address, size in left:
-        pieces.give(address, size)
+        pieces.give_back(address, size)
     return held
 
 

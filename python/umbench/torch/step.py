@@ -6,7 +6,7 @@ import re
 import torch
 
 from . import operators, private
-from .chunks import adds_to_first
+from .chunks import is_addition_to_sum
 from .kernels import is_read_elementwise
 from .operators import is_repeatable, is_view, name_of, reduces_rows
 from .rewrites import widens
@@ -66,7 +66,7 @@ def step_of(joint, info, num_fwd_outputs, costs):
             "family": families.setdefault(family_of(node), len(families)), "forward": forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not is_tangent(node),
             "repeatable": is_repeatable(node) and not reads_changed, "widens": widens(node),
-            "over_first": adds_to_first(node), "pace": rate_share(node, kind), "shifted": [number_of[n] for n in shifted_inputs(node)],
+            "over_first": is_addition_to_sum(node), "pace": rate_share(node, kind), "shifted": [number_of[n] for n in shifted_inputs(node)],
             "forward_result": False, "backward_result": False})
     for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
         for node in results:

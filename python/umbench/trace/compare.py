@@ -20,7 +20,7 @@ FLOORS = {"bytes": 2 * 1024 * 1024, "faults": 100, "time": 1_000_000}
 DRIVER_ROWS = {"to GPUs, by the driver's count": ("bytes", "to_gpus"), "to the host, by the driver's count": ("bytes", "to_host")}
 Row = namedtuple("Row", "name kind base head verdict")
 
-# Sums of what the trace counted; name: (kind, quantities).
+# Rows with sums of counted events; name: (kind, quantities).
 COUNTED_ROWS = {
     "to GPUs by faults": ("bytes", reader.BY_FAULT_IN), "to GPUs by prefetch": ("bytes", ("in_user",)), "between GPUs": ("bytes", ("in_peer",)),
     "to the host by faults": ("bytes", reader.BY_FAULT_OUT), "to the host by prefetch": ("bytes", ("out_user",)),
@@ -30,7 +30,7 @@ COUNTED_ROWS = {
 
 def compared_rows(base, head, limits):
     """[Row] of two lists of processes; rows that are 0 on both sides are left out."""
-    rows = [_row(name, kind, sum(p.total(*names) for p in base), sum(p.total(*names) for p in head), limits)
+    rows = [_row(name, kind, sum(p.estimated_total(*names) for p in base), sum(p.estimated_total(*names) for p in head), limits)
             for name, (kind, names) in COUNTED_ROWS.items()]
     if any(p.pauses for p in (*base, *head)):
         rows = [row._replace(verdict="about") for row in rows]

@@ -40,8 +40,8 @@ def machine_of(gpu_name):
 class Costs:
     """Times in nanoseconds of moving or touching a number of bytes of managed memory."""
 
-    # Time that counting adds for each record of a launch with faults, each record of one without, and each fault of the CPU. From programs
-    # with and without a trace on an H100 (driver 580): a stream of 256 MiB by faults, some 8,000 records, took 44 to 58 ms longer; 1,536
+    # Nanoseconds that a trace adds for each record of a launch with faults, of a launch without faults, and of a fault of the CPU. From
+    # programs with and without a trace on an H100 (driver 580): a stream of 256 MiB by faults, some 8,000 records, took 44 to 58 ms longer; 1,536
     # faults of the CPU took 41 ms longer. Without faults VGG-16 took 36 ms longer, 60,000 records an iteration.
     COUNTING_RECORD, COUNTING_BYTES, COUNTING_CPU_FAULT = 5_000, 1_000, 26_000
     # CPU time to touch a page that a prefetch brought to the host. One value in each of 65,536 pages: 7.5 ms to read, 34 ms to write.

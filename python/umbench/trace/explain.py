@@ -19,15 +19,15 @@ MAX_LINES, MAX_FINDINGS, MAX_WIDTH = 20, 4, 200
 MIN_SHARE = 0.01  # share of the waiting time; smaller savings are not printed
 
 
-def explain(process, machine=None):
-    """(Summary, [Finding], Costs, Names) of one process. `machine`: name of a machine file; None chooses by the GPU."""
+def explain(process, machine_name=None):
+    """(Summary, [Finding], Costs, Names) of one process. `machine_name`: the name of a machine file; None: of the file for the trace's GPU."""
     gpu = next(iter(process.gpus.values()), {}).get("name", "")
-    name, fits = (machine, True) if machine else machine_of(gpu)
+    name, fits = (machine_name, True) if machine_name else machine_of(gpu)
     costs = Costs(name)
     costs.is_for_this_gpu = fits
     summary = summarize(process, costs)
     names = Names(process.allocations)
-    return summary, findings.find(Context(summary, costs, names)), costs, names
+    return summary, findings.find_defects(Context(summary, costs, names)), costs, names
 
 
 def as_lines(process, summary, found_defects, costs, names, other_processes=0):
@@ -60,14 +60,14 @@ def _head_lines(process, summary, other_processes):
     yield (f"Kernels ran {duration_text(summary.kernel_ns)}, of it {duration_text(summary.stall_ns)} ({_percent(summary.stall_ns, summary.kernel_ns)}) "
            f"waiting for managed memory; the CPU waited {duration_text(summary.host_ns)} for it"
            + (" (timed while nothing was counted)." if process.uncounted_times else "."))
-    moved = [(f"{size_text(process.total(*reader.BY_FAULT_IN))} to GPUs by faults", process.total(*reader.BY_FAULT_IN)),
-             (f"{size_text(process.total('in_user'))} to GPUs by prefetch", process.total("in_user")),
-             (f"{size_text(process.total('in_peer'))} between GPUs", process.total("in_peer")),
-             (f"{size_text(process.total(*reader.BY_FAULT_OUT))} to the host by faults", process.total(*reader.BY_FAULT_OUT)),
-             (f"{size_text(process.total('out_user'))} to the host by prefetch", process.total("out_user")),
-             (f"{size_text(process.total('out_eviction'))} evicted by the driver", process.total("out_eviction"))]
+    moved = [(f"{size_text(process.estimated_total(*reader.BY_FAULT_IN))} to GPUs by faults", process.estimated_total(*reader.BY_FAULT_IN)),
+             (f"{size_text(process.estimated_total('in_user'))} to GPUs by prefetch", process.estimated_total("in_user")),
+             (f"{size_text(process.estimated_total('in_peer'))} between GPUs", process.estimated_total("in_peer")),
+             (f"{size_text(process.estimated_total(*reader.BY_FAULT_OUT))} to the host by faults", process.estimated_total(*reader.BY_FAULT_OUT)),
+             (f"{size_text(process.estimated_total('out_user'))} to the host by prefetch", process.estimated_total("out_user")),
+             (f"{size_text(process.estimated_total('out_eviction'))} evicted by the driver", process.estimated_total("out_eviction"))]
     shown = [text for text, amount in moved if amount] or ["nothing"]
-    yield (f"Moved: {', '.join(shown)}; {process.total(*reader.GPU_FAULTS):,} faults of GPUs, {process.total(*reader.CPU_FAULTS):,} of CPUs.")
+    yield (f"Moved: {', '.join(shown)}; {process.estimated_total(*reader.GPU_FAULTS):,} faults of GPUs, {process.estimated_total(*reader.CPU_FAULTS):,} of CPUs.")
 
 
 def _finding_lines(number, finding, names, costs):
@@ -121,7 +121,7 @@ def as_json_value(process, summary, found_defects, costs, names):
 
 def busiest(processes):
     """The process to explain: the one with the most bytes moved and faults."""
-    return max(processes, key=lambda process: (process.total(*reader.QUANTITIES), process.last_ns))
+    return max(processes, key=lambda process: (process.estimated_total(*reader.QUANTITIES), process.last_ns))
 
 
 def main():

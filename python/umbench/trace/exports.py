@@ -21,11 +21,11 @@ def _events(process_number, process):
     names = Names(process.allocations)
     tracks = {}
     yield name_event(process_number, "process_name", " ".join(process.environment.get("program") or ["program"]))
-    for track, title, begin, end, facts in sorted(_spans(process, names), key=lambda span: span[0]):
+    for track, title, begin, end, amounts in sorted(_spans(process, names), key=lambda span: span[0]):
         if track not in tracks:
             tracks[track] = len(tracks) + 1
             yield name_event(process_number, "thread_name", track, track=tracks[track])
-        yield span_event(process_number, tracks[track], title, begin, max(end, begin + 1), facts)
+        yield span_event(process_number, tracks[track], title, begin, max(end, begin + 1), amounts)
     for piece in process.pieces:
         faults = piece.sum_of(*GPU_FAULTS, *CPU_FAULTS)
         if faults:
@@ -39,17 +39,17 @@ def _events(process_number, process):
 def _spans(process, names):
     """Yields (track, title, begin, end, facts). Movements while a kernel ran have the kernel's times."""
     for piece in process.pieces:
-        facts = _facts_of(piece)
+        amounts = _shown_amounts(piece)
         if piece.kind != "kernel":
             track = {"host": CPU_TRACK, "prefetched": "prefetches", "other": "not of a launch"}[piece.kind]
-            yield track, _title_outside_kernels(piece), piece.begin, piece.end, facts
+            yield track, _title_outside_kernels(piece), piece.begin, piece.end, amounts
             continue
-        yield f"GPU {piece.gpu}: kernels that moved or faulted", f"{names.kernel(piece.name)} #{piece.launch}", piece.begin, piece.end, facts
+        yield f"GPU {piece.gpu}: kernels that moved or faulted", f"{names.kernel(piece.name)} #{piece.launch}", piece.begin, piece.end, amounts
         for track, quantities in MIGRATIONS:
             amount = piece.sum_of(*quantities)
             if amount:
-                facts_of_track = {name: facts[name] for name in quantities if name in facts}
-                yield f"GPU {piece.gpu}: {track}", f"{amount} faults" if track == "faults" else size_text(amount), piece.begin, piece.end, facts_of_track
+                amounts_of_track = {name: amounts[name] for name in quantities if name in amounts}
+                yield f"GPU {piece.gpu}: {track}", f"{amount} faults" if track == "faults" else size_text(amount), piece.begin, piece.end, amounts_of_track
     for pause in process.pauses:
         yield PAUSES_TRACK, PAUSES_TRACK, pause.begin, pause.end, pause.sums
     for named_range in process.ranges:
@@ -62,11 +62,11 @@ def _title_outside_kernels(piece):
     return "fetch back" if any(name in piece.sums for name in BY_FAULT_OUT) else "faults"
 
 
-def _facts_of(piece):
+def _shown_amounts(piece):
     """{quantity: amount} of a piece, which is shown with its spans."""
-    facts = {name: piece.sum_of(name) for name in piece.sums}
+    amounts = {name: piece.sum_of(name) for name in piece.sums}
     moved = piece.sum_of(*BY_FAULT_IN)
-    return facts | ({"waiting_ms": piece.waiting / 1e6} if piece.waiting else {}) | ({"to GPU by faults": size_text(moved)} if moved else {})
+    return amounts | ({"waiting_ms": piece.waiting / 1e6} if piece.waiting else {}) | ({"to GPU by faults": size_text(moved)} if moved else {})
 
 
 def network_file(processes):

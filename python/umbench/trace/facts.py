@@ -12,7 +12,7 @@ BLOCKS_AS_ALLOCATION = 64  # so many aligned blocks of unknown origin count as o
 
 @dataclass
 class Block:
-    """The events of one block in order, as (event, piece). Events: "in" (moved to the GPU by faults), "fresh" (faults that moved nothing),
+    """The part of an allocation in one block of 2 MiB. `events`: (event, piece) in order, where event is "in" (moved to the GPU by faults), "fresh" (faults that moved nothing),
     "host" (moved to the CPU by faults), "prefetch_in", "prefetch_out", "evicted", "cpu" (the CPU faulted on memory of its own)."""
     events: list = field(default_factory=list)
     to_gpu_mask: int = 0   # granules that moved to the GPU, a bit each
@@ -274,12 +274,12 @@ def _add_hints(process, owners, found, summary):
             found[allocation.number].hints.append(hint)
 
 
-def runs_of(facts, event):
-    """[(address, bytes)] of runs of neighbouring blocks of the allocation that have that event."""
+def ranges_of_blocks_with(facts, event):
+    """[(address, bytes)] of the contiguous blocks of an allocation that have that event."""
     begin, end = facts.allocation.address, facts.allocation.address + facts.allocation.bytes
-    runs = []
+    ranges = []
     for first, count in runs_of_neighbours(facts.blocks_with(event)):
         at, until = max(begin, first * BLOCK), min(end, (first + count) * BLOCK)
         if until > at:
-            runs.append((at, until - at))
-    return runs
+            ranges.append((at, until - at))
+    return ranges

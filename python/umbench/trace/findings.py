@@ -7,7 +7,7 @@ measured waiting minus the time in which the driver moves the same bytes by call
 from collections import namedtuple
 
 from umbench.trace import simulated
-from umbench.trace.facts import runs_of
+from umbench.trace.facts import ranges_of_blocks_with
 from umbench.trace.reader import BLOCK, GRANULE
 
 MAX_SHARED_GRANULES = 8  # the CPU accesses at most this number of the 32 granules of a shared block
@@ -34,7 +34,7 @@ class Context:
         return max(facts.wait_by_gpu, key=facts.wait_by_gpu.get, default=next(iter(self.summary.process.gpus), 0))
 
 
-def find(context):
+def find_defects(context):
     """[Finding] of all allocations, the largest saving first."""
     found = []
     for facts in context.summary.facts:
@@ -98,7 +98,7 @@ def _call_of_prefetch(facts, context, address, byte_count, gpu):
 
 def _call_of_prefetch_to_gpu(facts, context, event="in"):
     """The text of a call that prefetches the blocks that have that event."""
-    runs = runs_of(facts, event)
+    runs = ranges_of_blocks_with(facts, event)
     begin, end = runs[0][0], runs[-1][0] + runs[-1][1]
     covered = sum(count for _, count in runs)
     if len(runs) > 1 and covered < 0.8 * (end - begin):  # if the blocks are scattered, only the largest part is prefetched

@@ -60,8 +60,8 @@ class Process:
     end: int = None  # None if the process crashed or was killed
     uncounted_times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
 
-    def total(self, *quantities):
-        """The sum of the quantities over the whole run: the counted sum, scaled for what was not counted."""
+    def estimated_total(self, *quantities):
+        """The estimated sum of the quantities over the whole run: the counted sum, scaled for the time that was not counted."""
         return sum(round(self.counted(name) * self.scale_of(name)) for name in quantities)
 
     def counted(self, *quantities):

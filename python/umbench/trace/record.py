@@ -81,12 +81,12 @@ def _run(program, environment, **streams):
     """Runs the program; returns its exit code, or the _Signal that ended it."""
     before = {name: signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ("SIGINT", "SIGQUIT")}
 
-    def restore_handlers():
+    def restore_handlers_in_child():
         for name, handler in before.items():
             signal.signal(getattr(signal, name), handler)
 
     try:
-        child = subprocess.Popen(program, env=environment, preexec_fn=restore_handlers, **streams)
+        child = subprocess.Popen(program, env=environment, preexec_fn=restore_handlers_in_child, **streams)
     except FileNotFoundError:
         output.say(f"umbench: trace: there is no program {program[0]}")
         return NOT_FOUND

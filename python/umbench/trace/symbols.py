@@ -18,7 +18,7 @@ def add_names(path):
         for line in file:
             if match := line.startswith('{"kind":"name"') and _match_place(line):
                 offsets.setdefault(match[1], set()).add(match[2])
-    known = {(file, offset): name for file, found in offsets.items() for offset, name in _names(file, sorted(found))}
+    known = {(file, offset): name for file, found in offsets.items() for offset, name in _function_names(file, sorted(found))}
     if not known:
         return
     rewritten = f"{path}.0"
@@ -41,13 +41,13 @@ def _match_place(line):
         return None
 
 
-def _names(file, offsets):
+def _function_names(program_file, offsets):
     """[(offset, "function (source:line)")] of the offsets that addr2line knows."""
     found = []
-    for first in range(0, len(offsets) if os.path.isfile(file) else 0, MAX_AT_ONCE):
+    for first in range(0, len(offsets) if os.path.isfile(program_file) else 0, MAX_AT_ONCE):
         part = offsets[first:first + MAX_AT_ONCE]
         try:
-            text = subprocess.run(["addr2line", "-f", "-C", "-s", "-e", file, *part], capture_output=True, text=True, timeout=300).stdout
+            text = subprocess.run(["addr2line", "-f", "-C", "-s", "-e", program_file, *part], capture_output=True, text=True, timeout=300).stdout
         except (OSError, subprocess.SubprocessError):
             return found
         lines = text.splitlines()

@@ -36,7 +36,7 @@ def main():
     options = parser.parse_args()
     bench, began, waiting = Bench(options.out, known_peaks(options), options.parts), time.monotonic(), specs_of(options)
     while waiting and time.monotonic() - began < options.seconds:
-        specs = bench.with_known_budgets(waiting[:options.at_once])
+        specs = bench.having_known_budgets(waiting[:options.at_once])
         waiting = [spec for spec in waiting if spec not in specs]
         bench.measure(specs, options.wait)
         print(f"after {time.monotonic() - began:.0f} s", flush=True)
@@ -93,8 +93,8 @@ class Bench:
     def __init__(self, out, peaks, parts="1"):
         self.out, self.peaks, self.parts, self.plain, self.rows = out, dict(peaks), parts, {}, []
 
-    def with_known_budgets(self, specs):
-        """The specs whose budgets are known; all if none is. A fitted cell needs the peak of its plain one."""
+    def having_known_budgets(self, specs):
+        """Those of the specs whose budgets are known; all if none is. The budget of a fitted cell is known once its plain cell was measured."""
         known = [spec for spec in specs if spec[1] != "fit" or spec[0] in self.peaks]
         return known or specs
 
