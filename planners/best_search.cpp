@@ -485,7 +485,8 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   // in deep recurrent networks, where every evaluation follows long chains of recomputations.
   const std::uint64_t begun = of.work();
   const auto start = [&](treatment how, bool may_swap) {
-    if (best && of.work() - begun > by.work) return;
+    const bool takes_little_work = how == treatment::swap_just_in_time;
+    if (best && of.work() - begun > by.work && !takes_little_work) return;
     s.set_work_limit(by.work / 8);
     s.start_from(how);
     s.fit_budget(may_swap, false);
@@ -493,8 +494,9 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
     if (!may_swap && better(s.current(), swapless)) swapless = s.current();
   };
   if (of.may_swap()) start(treatment::keep, true);
-  // In large networks freeing by steps ends before it fits if copies take too long to be hidden.
-  if (best && best->score.excess > 0 && of.classes().size() >= many_classes)
+  // In large networks freeing by steps ends far above the budget if copies take too long to be hidden.
+  // Annealing repairs less than that, and faster plans come of it.
+  if (best && best->score.peak_excess > budget / 4 && of.classes().size() >= many_classes)
     start(treatment::swap_just_in_time, true);
   start(treatment::keep, false);
   start(treatment::recompute_and_keep, false);
