@@ -13,14 +13,6 @@ std::string_view to_text(launch_mode way) {
   return names.at(static_cast<std::size_t>(way));
 }
 
-std::vector<op_cost> backend::measure_operators(const graph& g, std::span<const compute> computes) {
-  const profile whole = measure_operators(g);
-  const machine m = describe();
-  std::vector<op_cost> costs;
-  for (const compute& c : computes) costs.push_back(cost_of(g, whole, m, {}, c));
-  return costs;
-}
-
 namespace {
 
 // Parts with equally many images cost the same, except that the first part writes results to which others

@@ -75,9 +75,8 @@ class backend {
   // Measures time and workspace of every operator with everything resident.
   virtual profile measure_operators(const graph& g) = 0;
   // Measures single operators and parts, one for each of `computes`, with the fastest engine within
-  // compute.workspace. Throws unsupported if there is none. This default charges a part one launch and its
-  // share of the remaining time.
-  virtual std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> computes);
+  // compute.workspace. Throws unsupported if there is none.
+  virtual std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> computes) = 0;
   // Runs `plan` that many times from its initial state (inputs and parameters on the host for staged and
   // managed tensors). Memory is allocated before the first step. The steps are recorded between the first
   // iteration and the second.

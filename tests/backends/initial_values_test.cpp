@@ -177,6 +177,20 @@ TEST(initial_values, of_normalisations_are_told_apart_by_their_reader) {
   expect_small(range(max_pool{}, 1));
 }
 
+// The master of a parameter in bf16 begins with the parameter's values before they are rounded.
+TEST(initial_values, of_masters_are_those_of_their_parameters) {
+  graph g;
+  g.tensors = {{"w", {8, 4, 1, 1}, dtype::bf16, role::parameter},
+               {"dw", {8, 4, 1, 1}, dtype::f32, role::input},
+               {"w.master", {8, 4, 1, 1}, dtype::f32, role::state}};
+  g.ops = {{"step", optimizer_step{}, {0, 1, 2}, {0, 2}, false, {}}};
+  ASSERT_EQ(defect_of(g), std::nullopt);
+  const auto rounded = values_of<std::uint16_t>(g, 0);
+  const std::vector<float> master = floats_of(g, 2);
+  ASSERT_EQ(master.size(), 32U);
+  for (std::size_t i = 0; i < master.size(); ++i) EXPECT_EQ(to_bf16(master[i]), rounded[i]);
+}
+
 TEST(initial_values, of_masks_and_counters_are_zeros) {
   const graph g = classifier();
   const std::vector<std::byte> bytes = initial_values(g, 7);
