@@ -169,6 +169,16 @@ def test_the_page_says_how_well_fit_is_forecast_without_a_gpu():
     assert f"[forecasts](forecast.jsonl) {close} of {len(pairs)} slowdowns within 6 %, {own} of the GPU's own." in page
 
 
+def test_the_page_says_what_a_step_takes_as_cuda_graphs():
+    page, rows = (ROOT / "results/torch/README.md").read_text(encoding="utf-8"), {row["model"]: row for row in kept("cuda_graphs_h100.jsonl")}
+    for model, told in (("unet", "that `fit` does not have"), ("gpt2_small", "as CUDA graphs in that trial")):
+        assert f"{told}: {rows[model]['ms']:.1f} ms, launching {rows[model]['issue_ms']:.0f} |" in page
+    for row in rows.values():
+        assert row["under_cap"] is True and row["reserved"] <= row["budget"] and len(set(row["losses"])) > 1
+        pairs = zip(row["losses"] + row["gradient_norms"], row["losses_launched"] + row["gradient_norms_launched"])
+        assert all(abs(replayed / launched - 1) < 1e-4 for replayed, launched in pairs)
+
+
 def test_the_page_says_what_parts_of_a_batch_take():
     (row,) = [row for row in kept("parts_h100.jsonl") if row["way"] == "fit"]
     whole = one(kept("fit_h100.jsonl"), "vit_b16", "fit", 3)
