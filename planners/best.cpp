@@ -106,7 +106,7 @@ class best_search {
   }
 
  private:
-  // The ladder's work ends before it finds fast plans for the rungs further down, but where operators are few.
+  // Unless operators are few, the ladder's work ends before it finds fast plans for rungs further down.
   byte_count smallest_laddered_budget() const {
     return p_.network.ops.size() <= few_operators ? rungs_.back().budget : footprint_ / 5 * 2;
   }
@@ -194,6 +194,7 @@ class best_search {
   void search_for_budget() {
     std::vector<split_outcome> results;
     std::vector<std::size_t> cut_off, promising;
+    bool asked_rivals = false;
     nanoseconds fastest = any_time;  // among `results` only: plans of the ladder had more effort
     const effort_limits quick =
         quick_effort(work_ / std::max<std::size_t>((is_small_ ? 4 : 2) * coarser_begin_, 8));
@@ -201,9 +202,11 @@ class best_search {
       const split_outcome seen =
           search_split(split, quick, p_.budget,
                        std::min(add_share(fastest, 20), split == 0 ? any_time : add_share(best_time(), 4)));
-      // Rivals are asked when they have a time to beat, and give the other splits one.
-      if (split == 0 && !is_near_optimal())
+      // Rivals take much less work with a time to beat, and give later splits one.
+      if (!asked_rivals && (best_ || split + 1 == coarser_begin_) && !is_near_optimal()) {
+        asked_rivals = true;
         accept_if_faster(best_rival(p_, place_, options_.rivals, same_bits_, best_time()));
+      }
       if (seen.is_cut_off) cut_off.push_back(split);
       if (seen.is_cut_off && seen.is_promising) promising.push_back(split);
       if (seen.time == any_time) continue;
