@@ -113,7 +113,7 @@ void add_case_counters(benchmark::State& state, const samples& all) {
 }
 
 // Takes the samples, then reports their times to Google Benchmark.
-void run_timed(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
+void run_case(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
   samples all;
   with.enter_family(family);
   skip_on_error(state, [&] { all = take_samples_until_deadline(with.on, what); });
@@ -244,7 +244,7 @@ void add_cases(runner& with) {
   std::vector<std::pair<std::string_view, measurement>> counted;
   for (const family& f : families()) {
     for (const measurement& m : f.cases(with.on.facts())) {
-      add_case(m.name, m.repetitions, [&with, f, m](benchmark::State& s) { run_timed(s, with, f.name, m); });
+      add_case(m.name, m.repetitions, [&with, f, m](benchmark::State& s) { run_case(s, with, f.name, m); });
       if (m.migrates) counted.emplace_back(f.name, m);
     }
   }

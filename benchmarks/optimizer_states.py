@@ -248,12 +248,12 @@ def main():
         run, held = PLACES[name](w, g)
         found = {}
 
-        def compare(w=w, result=found):
+        def compare_weights(w=w, result=found):
             if not wanted:
                 wanted.extend([w.clone(), largest_difference_from_torch(w)])
             result["same_bits"] = bool(torch.equal(w, wanted[0]))
 
-        samples = step_times(run, options.steps, options.within, compare)
+        samples = step_times(run, options.steps, options.within, compare_weights)
         lines.append(facts | {"place": name, "step_ns": round(statistics.median(samples)), "samples_ns": samples} | found
                      | {"largest_difference_from_torch": wanted[1]})
         same = "same bits" if found["same_bits"] else "OTHER BITS"
@@ -262,7 +262,7 @@ def main():
         del run, w, g
         for each in held:
             each.free()
-        del held, compare
+        del held, compare_weights
         torch.cuda.empty_cache()
     return 0 if all(line["same_bits"] for line in lines) else 1
 

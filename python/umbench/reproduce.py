@@ -61,13 +61,13 @@ def run_cells(paper, backend, machine_folder, iterations, folder):
         options, where = options_of(paper, cell, backend)
         simulated = where.startswith("sim:")
         output.say(f"{paper['name']}: {number} of {len(paper['cells'])}: {name}")
-        before = len(lines_of(path))
+        before = len(lines_or_empty(path))
         done = subprocess.run([program(), "run", *options, "--backend", where, "--iterations", str(iterations or (4 if simulated else 5)),
                                *(["--machines", machine_folder] if machine_folder else []), *([] if simulated else ["--times-only"]), "--out", str(path)],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if done.returncode > 128 or done.returncode < 0:
             sys.exit(done.returncode if done.returncode > 0 else 128 - done.returncode)
-        record = json.loads(lines_of(path)[-1]) if len(lines_of(path)) > before else None
+        record = json.loads(lines_or_empty(path)[-1]) if len(lines_or_empty(path)) > before else None
         if record and record.get("kind") == "record":
             results[name], keys[name] = record, record["key"]
         else:
@@ -95,7 +95,7 @@ def results_to_compare(paper, folder):
     return kept_results(paper, Path(folder)) if (Path(folder) / f"{paper['name']}.cells.json").exists() else dict.fromkeys(paper["cells"], "not run")
 
 
-def lines_of(path):
+def lines_or_empty(path):
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

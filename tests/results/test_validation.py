@@ -26,18 +26,18 @@ def sections():
     return [(*heading.groups(), text[heading.start():end]) for heading, end in zip(headings, ends)]
 
 
-def counts(text, iterations):
-    """(number of figures, median and worst error in %, number within 15 %) of `iterations`: "first" or "later"."""
-    found = re.search("(?m)" + COUNTS.format(f"{iterations} iterations,"), text)
+def figure_errors(text, first_or_later):
+    """(number of figures, median and worst error in %, number within 15 %) of the "first" or the "later" iterations."""
+    found = re.search("(?m)" + COUNTS.format(f"{first_or_later} iterations,"), text)
     return tuple(map(int, found.groups())) if found else None
 
 
-def counts_with_recorded_addresses(text):
+def figures_near_with_recorded_addresses(text):
     """(number of figures within 15 %, number of figures) of later iterations of cells with the record's addresses; None if there are none."""
     found = re.search(r"cells with the record's addresses: (\d+) figures, .* (\d+) within 15 %", text)
     if found:
         return int(found[2]), int(found[1])
-    number, _, _, within = counts(text, "later")
+    number, _, _, within = figure_errors(text, "later")
     return None if "gives other addresses" in text else (within, number)
 
 
@@ -51,7 +51,7 @@ def test_the_page_of_validation_quotes_what_is_printed():
     compared = 0
     for _, name, _, text in sections():
         stem = name.rpartition("/")[2].removesuffix(".jsonl")
-        later, first = counts(text, "later"), counts(text, "first")
+        later, first = figure_errors(text, "later"), figure_errors(text, "first")
         if later is None:
             continue
         label = CALIBRATED.get(stem, f"{stem}.jsonl")
@@ -74,17 +74,17 @@ def test_the_page_of_the_simulator_sums_them_up():
     told = {name.rpartition("/")[2].partition(".")[0]: text for _, name, _, text in sections()}
 
     def within(iterations, names):
-        found = [counts(told[name], iterations) for name in names]
+        found = [figure_errors(told[name], iterations) for name in names]
         return f"{sum(each[3] for each in found)} of {sum(each[0] for each in found)}", max(each[2] for each in found)
 
     later, worst = within("later", CALIBRATED)
-    same = [found for found in (counts_with_recorded_addresses(told[name]) for name in CALIBRATED) if found]
+    same = [found for found in (figures_near_with_recorded_addresses(told[name]) for name in CALIBRATED) if found]
     same = f"{sum(within for within, _ in same)} of {sum(cells for _, cells in same)}"
     assert f"| {later}; {same} with the record's addresses | the time; `managed` up to {worst} % off |" in page
     capped = ["h200_capped", "h200_capped_least_workspace", "h200_capped_small_workspace"]
     assert within("later", capped)[1] < 20
     first_hosts = ["h200_host_1", "h200_host_2", "h200_large_batches"]
-    given, near = [sum(each) for each in zip(*filter(None, (counts_with_recorded_addresses(told[name]) for name in first_hosts)))]
+    given, near = [sum(each) for each in zip(*filter(None, (figures_near_with_recorded_addresses(told[name]) for name in first_hosts)))]
     page_of_records = (FOLDER / "README.md").read_text(encoding="utf-8")
     near_of_all, all_of_all = within("later", first_hosts)[0].split(" of ")
     assert given == near and (f"Of {all_of_all} cells on the first two hosts {near_of_all} are within 15 %, all {given} that have the record's addresses."

@@ -35,7 +35,7 @@ def convert_model(factory, *, inference=False, autocast=None, name="model", prec
         wanted.add(tensor)
     wanted |= name_gradients(walk, once, outputs[once.num_fwd_outputs:])
     wanted |= write_buffers(walk, {outputs[i]: buffer for i, buffer in changed.items()})
-    walk.drop_unneeded(wanted)
+    walk.drop_unneeded_operators(wanted)
     return to_converted(walk, name, precision)
 
 

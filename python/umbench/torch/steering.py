@@ -77,13 +77,13 @@ def find_holds(requests, pieces, begin, room):
     if count_satisfied(requests, {}, pieces.copy()) == len(requests):
         return {}, 0
     for addresses_elsewhere in ({}, tensors_for_other_pieces(requests, pieces, begin)):
-        changes, packed = changes_for_best_packing(requests, pieces, begin, room, addresses_elsewhere)
+        changes, packed = hold_changes_for_best_packing(requests, pieces, begin, room, addresses_elsewhere)
         if changes is not None:
             return merge_to_fewer_points(changes, Trials(requests, pieces, 2 * TRIALS)), 0
     return None, max(0, packed - room) if packed < math.inf else 0
 
 
-def changes_for_best_packing(requests, pieces, begin, room, addresses_elsewhere):
+def hold_changes_for_best_packing(requests, pieces, begin, room, addresses_elsewhere):
     """Packs the tensors, except those of `addresses_elsewhere`, {key: address}, into the free piece at `begin`. Returns (the fewest changes of held pieces
     found with which the allocator places all tensors so, or None; bytes of the smallest packing, infinite if there is none)."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf

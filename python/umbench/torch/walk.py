@@ -163,7 +163,7 @@ class Walk:
 
     # --- results that are needed ---
 
-    def drop_unneeded(self, wanted):
+    def drop_unneeded_operators(self, wanted):
         """Drops operators whose results are not needed, and tensors that no remaining operator touches."""
         needed, kept = set(wanted), []
         for op in reversed(self.ops):
