@@ -30,7 +30,7 @@ def sections(records):
     ids_of_growing_cells = {id(cell) for lines in growth_panels.values() for line in lines.values() for cell in line}
     by_budget = [record for record in records if id(record) not in ids_of_growing_cells]
     if growth_panels:
-        yield _growth_section(records, growth_panels)
+        yield _section_on_growing_work(records, growth_panels)
     if any(map(load.steady_ns, by_budget)) and _has_curve(by_budget):
         yield _slowdown_section(by_budget)
     groups = {group: cells for group, cells in load.groups(by_budget).items() if any(map(load.steady_ns, cells))}
@@ -71,7 +71,7 @@ def _spread_columns(record):
     return list(iteration_times.spread_of(record) or [None] * 4)
 
 
-def _growth_section(records, growth_panels):
+def _section_on_growing_work(records, growth_panels):
     rows = []
     for (axis, group), lines in growth_panels.items():
         for label, line in lines.items():

@@ -49,7 +49,7 @@ def compare_sides(base, head, options, unchanged_runs=()):
              *_drift_notes(base_records, head_records, measured, run_pairs), *_notes_on_missing(base_records, head_records)]
     return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, options.limits, options.fail_on,
                       len(run_pairs) if run_pairs else None, rows, mean, new,
-                      _count_changed_machine_files(base_records, head_records), machines.unlike, noted, disturbed,
+                      _count_cells_by_changed_machine(base_records, head_records), machines.unlike, noted, disturbed,
                       _cells_at_two_speeds(cells, limits), _exit_code(rows, mean, options))
 
 
@@ -96,7 +96,7 @@ def _notes_on_files_left_out(base, head, run_pairs):
     return [f"{load.count_text(alone, 'file')} without a namesake on the other side: times left out"] if alone else []
 
 
-def _count_changed_machine_files(base_records, head_records):
+def _count_cells_by_changed_machine(base_records, head_records):
     """{simulated machine: number of its cells} of the machines whose file changed."""
     found = Counter()
     for key, records in base_records.items():

@@ -26,8 +26,8 @@ Finding = namedtuple("Finding", "verdict reason base_ns head_ns change low high 
 Limits = namedtuple("Limits", "relative absolute_ns mean alpha correction confidence",
                     defaults=(0.05, 10_000, 0.02, 0.05, "bh", 0.95))
 
-# The samples of a cell: for each side a list of runs, each a list of times. `paired`: run i of base and run i of head are of one round, whose
-# number is rounds[i], or i if `rounds` is None.
+# The samples of a cell: for each side a list of runs, each a list of times. `paired`: run i of base and run i of head are of one round.
+# `rounds`: the numbers of these rounds; None: 0, 1, ...
 Cell = namedtuple("Cell", "base head paired rounds", defaults=(True, None))
 
 # The relative change, as a logarithm; `spread`: its standard error, with `freedom` degrees of freedom.

@@ -227,7 +227,7 @@ class Arena:
 
     def remap_if_needed(self):
         """Maps the memory again if the allocator's cache was emptied or its free memory was taken. If another process holds the device's
-        memory meanwhile, the next step tries again."""
+        memory meanwhile, later steps try again, at most MAX_REMAPS in a row."""
         if not self.has_fitted:
             return
         if self.holds is not None and self._allocator_counts() == (self.reserved, self.retries):

@@ -148,7 +148,7 @@ def copy_back(host, slot):
         part.is_awaited = False
     if part.same_strides:
         part.begin(False, host, made)
-        part.unfinished.setdefault(False, lambda: made)  # the copy reads this memory until it has ended
+        part.unfinished.setdefault(False, lambda: made)  # keeps `made`: the copy writes to it until it has ended
         return made
     landed, was = torch.empty(host.shape, dtype=dtype, device=device), part.stride
     part.begin(False, host, landed)

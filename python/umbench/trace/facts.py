@@ -26,7 +26,7 @@ class Block:
 
 
 @dataclass
-class Facts:
+class AllocationFacts:
     """Facts about one allocation."""
     allocation: Allocation
     blocks: dict = field(default_factory=lambda: defaultdict(Block))
@@ -60,11 +60,11 @@ class Facts:
     def hints_of(self, *calls, device="any"):
         return [hint for hint in self.hints if hint.call in calls and device in ("any", hint.device)]
 
-    def longest_waiting_kernel(self):
+    def longest_waiting_launch(self):
         """(name, launch) of the kernel that waited longest for the allocation, or None."""
         return max(self.wait_by_kernel, key=self.wait_by_kernel.get, default=None)
 
-    def first_waiting_kernel(self):
+    def first_waiting_launch(self):
         """(name, launch) of the first kernel that waited for the allocation, or None."""
         return min(self.wait_by_kernel, key=lambda key: self.begin_of_kernel[key], default=None)
 
@@ -73,7 +73,7 @@ class Facts:
 class Summary:
     """Facts about one process."""
     process: object
-    facts: list                  # Facts of allocations that moved, faulted or were advised
+    facts: list                  # AllocationFacts of those that moved, faulted or were advised
     kernel_ns: float = 0         # sum of all kernels' times
     stall_ns: float = 0          # the part of kernel_ns in which kernels waited for faults
     host_ns: float = 0           # time that the CPU waited for memory that was on a GPU
@@ -149,7 +149,7 @@ def summarize(process, costs):
         allocation = owners.allocation_of(block, time)
         key = allocation.number if allocation else ("unknown", block // BLOCKS_AS_ALLOCATION)
         if key not in found:
-            found[key] = Facts(allocation or Allocation(None, 0, None, block * BLOCK, 0, None, "managed", ()))
+            found[key] = AllocationFacts(allocation or Allocation(None, 0, None, block * BLOCK, 0, None, "managed", ()))
         facts = found[key]
         if not allocation:
             begin = min(facts.allocation.address, block * BLOCK)
@@ -259,7 +259,7 @@ def _add_event(block, sums, granule_mask, piece):
 
 
 def _add_hints(process, owners, found, summary):
-    """Adds each hint to the Facts of the allocations whose memory it names. `found` is {number of the allocation: Facts}."""
+    """Adds each hint to the AllocationFacts of the allocations whose memory it names. `found` is {number of the allocation: Facts}."""
     longest = max((allocation.bytes for allocation in owners.managed), default=0)
     addresses = [allocation.address for allocation in owners.managed]
     for hint in process.hints:
@@ -269,7 +269,7 @@ def _add_hints(process, owners, found, summary):
             if past or allocation.address + allocation.bytes <= hint.address:
                 continue
             if allocation.number not in found:
-                found[allocation.number] = Facts(allocation)
+                found[allocation.number] = AllocationFacts(allocation)
                 summary.facts.append(found[allocation.number])
             found[allocation.number].hints.append(hint)
 

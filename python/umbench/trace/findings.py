@@ -229,7 +229,7 @@ def explain_ping_pong(facts, context):
         return None
     text = (f"CPU and GPU use it in turns: {size_text(facts.bytes_in_by_faults())} came to the GPU by faults, {size_text(facts.bytes_out_by_faults())} went back; "
             f"{facts.amplification():.1f} times the same bytes")
-    place = f"before each launch of {context.names.kernel(facts.longest_waiting_kernel()[0])}" if facts.wait_by_kernel else ""
+    place = f"before each launch of {context.names.kernel(facts.longest_waiting_launch()[0])}" if facts.wait_by_kernel else ""
     calls = [(_call_of_prefetch_to_gpu(facts, context), place),
              (_call_of_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _text_before_cpu_use(facts, context))]
     waste = facts.kernel_wait_ns + facts.cpu_wait_ns
@@ -273,7 +273,7 @@ def explain_first_touch(facts, context):
     if not fresh or facts.bytes_in_by_faults() > MAX_MOVED_SHARE * len(fresh) * BLOCK or facts.kernel_wait_ns <= 0:
         return None
     text = f"kernels are the first to touch {size_text(len(fresh) * BLOCK)} of it: nothing moves, but every block takes faults"
-    calls = [(_call_of_prefetch_to_gpu(facts, context, "fresh"), _text_before_launch(facts.first_waiting_kernel(), context))]
+    calls = [(_call_of_prefetch_to_gpu(facts, context, "fresh"), _text_before_launch(facts.first_waiting_launch(), context))]
     return facts.kernel_wait_ns, facts.kernel_wait_ns - context.costs.populate_ns(len(fresh) * BLOCK), text, calls
 
 
@@ -281,7 +281,7 @@ def explain_missing_prefetch(facts, context):
     if not facts.bytes_in_by_faults() or facts.kernel_wait_ns <= 0:
         return None
     text = f"{size_text(facts.bytes_in_by_faults())} came to the GPU by faults, without a prefetch"
-    calls = [(_call_of_prefetch_to_gpu(facts, context), _text_before_launch(facts.first_waiting_kernel(), context))]
+    calls = [(_call_of_prefetch_to_gpu(facts, context), _text_before_launch(facts.first_waiting_launch(), context))]
     return facts.kernel_wait_ns, _saving_by_prefetch(facts, context), text, calls
 
 
