@@ -40,7 +40,7 @@ def measured_lines(path):
 
 
 def measure_each(path, tasks, fields, measure, is_time_over=lambda: False):
-    """For each task that differs in `fields` from all lines of the file, appends measure(task) and prints it, until is_over() is true."""
+    """For each task that differs in `fields` from all lines of the file, appends measure(task) and prints it, until is_time_over() is true."""
     def key(entry):
         return tuple(entry[name] for name in fields)
 

@@ -80,8 +80,8 @@ struct cut_rules_visitor {
   cut_rules operator()(const average_pool_backward&) const {
     return {{{part, part, overlapping_windows}}, {everywhere}, o.out[0]};
   }
-  template <kind_among<concat, concat_backward> Join>
-  cut_rules operator()(const Join&) const {
+  template <kind_among<concat, concat_backward> Concat>
+  cut_rules operator()(const Concat&) const {
     return for_all_operands(batch_or_row);
   }
   cut_rules operator()(const linear&) const {
@@ -96,7 +96,7 @@ struct cut_rules_visitor {
     return {
         {{part, whole, refused}, batch_or_channel}, {{sum, filters, refused}, {sum, part, refused}}, o.in[1]};
   }
-  // Its statistics need the whole batch.
+  // Their statistics need the whole batch.
   template <kind_among<batch_norm, batch_norm_backward> Norm>
   cut_rules operator()(const Norm&) const {
     return for_all_operands(channel_only);

@@ -11,7 +11,7 @@
 
 namespace um {
 
-// For visitors that treat several kinds of operators alike.
+// Holds if `Kind` is one of `Kinds`. Visitors use it to treat several kinds of operators alike.
 template <class Kind, class... Kinds>
 concept kind_among = (std::same_as<Kind, Kinds> || ...);
 

@@ -99,6 +99,7 @@ tensor_id builder::convolution(const std::string& name, tensor_id x, const filte
   um::convolution what{to_int32(name, "stride", f.stride.h), to_int32(name, "stride", f.stride.w),
                        to_int32(name, "padding", f.pad.h), to_int32(name, "padding", f.pad.w)};
   what.groups = to_int32(name, "number of groups", f.groups);
+  if (f.groups < 1) throw std::invalid_argument("layer " + name + ": the number of groups is below 1");
   std::vector<tensor_id> in{x, parameter(name + ".w", {f.count, shape.c / f.groups, f.kernel.h, f.kernel.w})};
   if (f.bias) in.push_back(parameter(name + ".b", {1, f.count, 1, 1}));
   return append_layer(name, what, std::move(in), y);

@@ -3,8 +3,9 @@
 // with several readers are added up.
 //
 // Names: layer `conv1` writes `conv1.y` and owns `conv1.w` and `conv1.b`; the gradient of `conv1.w` is
-// `conv1.dw`. Every function throws std::invalid_argument, naming the layer or the tensor, if a window is
-// larger than its input or a size overflows. defect_of() (core/graph.hpp) finds operands that do not fit.
+// `conv1.dw`. Every function throws std::invalid_argument, naming the layer or the tensor, if a window or
+// stride is below 1, a window is larger than its input, or a size overflows. defect_of() (core/graph.hpp)
+// finds operands that do not fit.
 #pragma once
 
 #include <cstdint>

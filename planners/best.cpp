@@ -90,9 +90,7 @@ class best_search {
       }
       place_candidates_by_time();
     }
-    if (!is_tiny_ || !best_ || !is_rung(p_.budget)) {
-      search_for_budget();
-    }
+    if (!is_tiny_ || !best_ || !is_rung(p_.budget)) search_for_budget();
     if (!best_) {
       throw infeasible(options_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +
@@ -149,9 +147,9 @@ class best_search {
     byte_count live_limit = 0;
     bool is_cut_off = false, is_promising = true;  // as in repair_result
   };
-  // The time and one part in so many of it.
-  static nanoseconds add_share(nanoseconds time, nanoseconds parts) {
-    return time == any_time ? time : time + time / parts;
+  // Returns the time plus `time / divisor`.
+  static nanoseconds add_share(nanoseconds time, std::int64_t divisor) {
+    return time == any_time ? time : time + time / divisor;
   }
   bool is_within_tenth() const { return best_ && best_->time <= compute_time_ + compute_time_ / 10; }
 
@@ -198,6 +196,7 @@ class best_search {
     nanoseconds fastest = any_time;  // among `results` only: plans of the ladder had more effort
     const effort_limits quick =
         quick_effort(work_ / std::max<std::size_t>((is_small_ ? 4 : 2) * coarser_begin_, 8));
+    // The first split has no time to beat, so that its plan is found even if a plan of the ladder is faster.
     for (std::size_t split = 0; split < coarser_begin_ && !is_near_optimal(); ++split) {
       const split_outcome seen =
           search_split(split, quick, p_.budget,

@@ -78,7 +78,7 @@ class section_planner {
   // host copy) or the longest gap. It returns as early as there is room, in the order of use. Tries several
   // amounts of memory reserved for running copies and returns the fastest decisions. Once some decisions fit,
   // skips those that cannot beat problem::time_to_beat. Before that it does not, since plan_within() needs
-  // the packed size to choose the next room.
+  // the packed size to choose the next room, unless the plan is much too slow.
   std::vector<decision> swap_by_next_use(byte_count room, const std::string& name) {
     if (min_memory_ > room) throw infeasible(budget_too_small_text(p_, name, min_memory_));
     std::vector<decision> best;

@@ -36,7 +36,8 @@ struct too_slow : infeasible {
 
 // `make` returns a plan for that many live bytes or throws infeasible. Reduces `room` by what packing needs
 // beyond live bytes until the arena fits the budget. Throws infeasible, naming the strategy, if it never
-// fits, and too_slow if the plan that fits takes problem::time_to_beat or longer.
+// fits. Throws too_slow if the plan that fits takes problem::time_to_beat or longer, or if a plan that does
+// not fit yet exceeds that time by a ninth.
 memory_plan plan_within(const problem& p, packer how, const std::string& strategy,
                         const std::function<memory_plan(byte_count room)>& make);
 

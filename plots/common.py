@@ -38,7 +38,7 @@ def figure_parser(command, description, name):
     parser.add_argument("--out", default=".", metavar="DIR", help="folder of the figure (this one)")
     if name:
         parser.add_argument("--name", default=name, help=f"base name of the figure's files ({name})")
-    parser.add_argument("--strategies", metavar="A,B", type=lambda description: description.split(","), help="these alone (all)")
+    parser.add_argument("--strategies", metavar="A,B", type=lambda text: text.split(","), help="these alone (all)")
     parser.add_argument("--width", type=_parse_width, default=WIDTH, metavar="PIXELS", help=f"of the page that it is for ({WIDTH})")
     parser.add_argument("--format", type=_parse_formats, default=KINDS[:2], metavar="A,B", help="of png, svg and pdf (png,svg)")
     return parser

@@ -1,5 +1,5 @@
-"""Judges all results of a cell except its times: bytes, faults, loss, digest and others. In simulated cells any difference counts. In measured cells a change counts if it exceeds a limit and the noise between runs of one side.
-"""
+"""Judges all results of a cell except its times: bytes, faults, loss, digest and others. In simulated cells any difference counts.
+In measured cells a change counts if it exceeds a limit and the noise between runs of one side."""
 
 import math
 import statistics

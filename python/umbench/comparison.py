@@ -16,7 +16,7 @@ EXIT_REGRESSED = 1
 VERDICTS = ("regressed", "insufficient", "unlike", "tolerated", "ambiguous", "improved", "ok")
 
 Row = namedtuple("Row", "key name simulated verdict reasons finding changes provenance")
-# `machines`: {machine whose file changed: number of cells}. `unlike` and `noted` are texts on differences between the two sides' machines,
+# `machines`: {machine whose file changed: number of cells}. `unlike` and `noted` are texts on differences between the two sides' machines.
 # `disturbance_notes`: [text] for each side and kind of disturbance. `at_two_speeds`: [(key, side, text)] of cells some of whose iterations
 # were fast and the others slow.
 Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on rounds rows mean new machines unlike noted "

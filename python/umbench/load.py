@@ -93,7 +93,7 @@ def _fill_missing_devices(records):
 
 
 def _check_entry(entry, location):
-    """Throws BadInput unless the entry is an environment or a record of this schema. `location` is its file and line.""" 
+    """Throws BadInput unless the entry is an environment or a record of this schema. `location` is its file and line."""
     if not isinstance(entry, dict) or entry.get("kind") not in ("environment", "record"):
         raise BadInput(f"{location}: neither an environment nor a record of umbench")
     if entry.get("tool") == "umbench trace":

@@ -189,6 +189,7 @@ TEST(initial_values, of_masters_are_those_of_their_parameters) {
   const std::vector<float> master = floats_of(g, 2);
   ASSERT_EQ(master.size(), 32U);
   for (std::size_t i = 0; i < master.size(); ++i) EXPECT_EQ(to_bf16(master[i]), rounded[i]);
+  EXPECT_TRUE(std::ranges::any_of(master, [](float v) { return from_bf16(to_bf16(v)) != v; }));
 }
 
 TEST(initial_values, of_masks_and_counters_are_zeros) {

@@ -61,7 +61,7 @@ class operands {
     check(cudaDeviceSynchronize());
   }
 
-  // Resets, and waits for the engine.
+  // Resets the operands, runs the engine and waits for it.
   void run(session& on, const engine& chosen, bool accumulate = false) {
     reset(accumulate);
     chosen.bind(bound())();

@@ -75,7 +75,7 @@ class strategies : public on_gpu, public ::testing::WithParamInterface<under_str
   }
 };
 
-// Times of the machine, workspaces of this GPU's engines.
+// Returns costs with the machine's estimated times and the workspaces of this GPU's engines.
 profile costs_of(session& gpu, const graph& g, const machine& m) {
   profile costs = estimate(g, m);
   const profile here = workspaces_of(gpu, g);

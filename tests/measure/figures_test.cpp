@@ -232,7 +232,9 @@ TEST(figures, are_those_of_the_simulated_machine_that_was_measured) {
                            "uvm.host_clear_ns",     "uvm.host_map_page_ns",   "uvm.host_fault_ns",
                            "uvm.prefetch_call_ns",  "uvm.prefetch_queued_ns", "uvm.prefetch_to_host_call_ns",
                            "uvm.prefetch_block_ns", "uvm.populate_ns",        "uvm.discard_block_ns"}) {
-    expect(name, um::value_of(m, *std::ranges::find(um::figures(), name, &um::figure::name)));
+    const auto row = std::ranges::find(um::figures(), name, &um::figure::name);
+    ASSERT_NE(row, um::figures().end()) << name;
+    expect(name, um::value_of(m, *row));
   }
   expect("uvm.batch_granules", 24);
   expect("uvm.read_batches_percent", 150);

@@ -11,7 +11,7 @@ SPEC = {"schema": 1, "name": "study", "grids": [{"network": "alexnet", "batch": 
 
 
 @pytest.fixture
-def spec(tmp_path):
+def sweep_file(tmp_path):
     path = tmp_path / "study.json"
     path.write_text(json.dumps(SPEC), encoding="utf-8")
     return path
@@ -35,8 +35,8 @@ def records(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if '"kind":"record"' in line]
 
 
-def test_rounds_alternate_cell_by_cell(umbench, logging_program, spec, tmp_path):
-    done = umbench("interleave", spec, "--base", logging_program("old"), "--head", logging_program("new"), "--rounds", "2", "--out", "ab")
+def test_rounds_alternate_cell_by_cell(umbench, logging_program, sweep_file, tmp_path):
+    done = umbench("interleave", sweep_file, "--base", logging_program("old"), "--head", logging_program("new"), "--rounds", "2", "--out", "ab")
     assert done.returncode == 0, done.stderr
     order = [line.split()[0] for line in (tmp_path / "log").read_text(encoding="utf-8").splitlines()]
     assert order == ["old", "new"] * 4 + ["new", "old"] * 4
@@ -46,8 +46,8 @@ def test_rounds_alternate_cell_by_cell(umbench, logging_program, spec, tmp_path)
     assert done.returncode == 0 and "4 simulated cells, 4 ok" in done.stdout
 
 
-def test_an_interrupted_run_resumes(umbench, spec, tmp_path):
-    arguments = ("interleave", spec, "--base", umbench.program, "--head", umbench.program, "--rounds", "1", "--out", "ab")
+def test_an_interrupted_run_resumes(umbench, sweep_file, tmp_path):
+    arguments = ("interleave", sweep_file, "--base", umbench.program, "--head", umbench.program, "--rounds", "1", "--out", "ab")
     assert umbench(*arguments).returncode == 0
     path = tmp_path / "ab/head/1.jsonl"
     whole = path.read_text(encoding="utf-8")
@@ -56,8 +56,8 @@ def test_an_interrupted_run_resumes(umbench, spec, tmp_path):
     assert path.read_text(encoding="utf-8") == whole
 
 
-def test_a_failed_cell_is_reported(umbench, spec):
-    done = umbench("interleave", spec, "--base", umbench.program, "--head", umbench.program, "--rounds", "1", "--out",
+def test_a_failed_cell_is_reported(umbench, sweep_file):
+    done = umbench("interleave", sweep_file, "--base", umbench.program, "--head", umbench.program, "--rounds", "1", "--out",
                    "ab", UMBENCH_TEST_CELL="abort:managed/x1.50")
     assert done.returncode == 1
     told = [line for line in done.stderr.splitlines() if "managed/x1.50" in line]
@@ -85,12 +85,12 @@ with open(out, "w", encoding="utf-8") as file:
 """
 
 
-def test_ambiguous_cells_run_more_rounds(umbench, spec, tmp_path):
+def test_ambiguous_cells_run_more_rounds(umbench, sweep_file, tmp_path):
     """The cells are chosen once, after the rounds of all cells. A second start of the command adds nothing."""
     level, folder = {"old": 1.0, "new": 1.1}, str(conftest.ROOT / "tests/plots")
     old, new = (script(tmp_path / name, MEASURED.format(python=sys.executable, plots=folder, level=slower, spread=0.05))
                 for name, slower in level.items())
-    arguments = ("interleave", spec, "--base", old, "--head", new, "--rounds", "4", "--more", "12", "--out", "ab")
+    arguments = ("interleave", sweep_file, "--base", old, "--head", new, "--rounds", "4", "--more", "12", "--out", "ab")
     assert umbench(*arguments[:-4], "--out", "ab").returncode == 0
     done = umbench("compare", "ab/base", "ab/head", "--all")
     assert done.returncode == 0 and "1 ambiguous" in done.stdout and "within 4 rounds" in done.stdout
@@ -112,7 +112,7 @@ def script(path, text):
     return path
 
 
-def test_programs_that_do_not_work_are_errors(umbench, spec, tmp_path):
+def test_programs_that_do_not_work_are_errors(umbench, sweep_file, tmp_path):
     """A program for another architecture, one that lists cells but writes nothing, one that prints no UTF-8, one that is killed."""
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(57))
@@ -123,13 +123,13 @@ def test_programs_that_do_not_work_are_errors(umbench, spec, tmp_path):
     killed = script(tmp_path / "killed", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; *) kill -9 $$;; esac\n")
     for program, words in ((foreign, "cannot be run"), (silent, "wrote no record of cell 1"), (full, "no space left"),
                            (odd, "\\xff"), (killed, "was killed by signal 9")):
-        done = umbench("interleave", spec, "--base", umbench.program, "--head", program, "--out", f"out_{program.name}")
+        done = umbench("interleave", sweep_file, "--base", umbench.program, "--head", program, "--out", f"out_{program.name}")
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_bad_input(umbench, spec, tmp_path):
-    for program, sweep, words in [("nowhere", spec, "nowhere: is no program"), (tmp_path, spec, "is no program"),
+def test_bad_input(umbench, sweep_file, tmp_path):
+    for program, sweep, words in [("nowhere", sweep_file, "nowhere: is no program"), (tmp_path, sweep_file, "is no program"),
                                   (umbench.program, tmp_path / "absent.json", "absent.json"),
-                                  ("/bin/true", spec, "does not list the cells")]:
+                                  ("/bin/true", sweep_file, "does not list the cells")]:
         done = umbench("interleave", sweep, "--base", umbench.program, "--head", program, "--out", "ab")
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1

@@ -1,5 +1,5 @@
-// The rules of the driver that the model of single pages (managed_model_test.cpp) lacks, the best known of
-// the others, and what they take.
+// Tests the rules of the driver that the model of single pages (managed_model_test.cpp) lacks, some important
+// rules that it has, and the times of operations.
 #include "simulator/managed_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -532,6 +532,7 @@ TEST(driver_rules, a_sparse_touch_leaves_no_granule_of_discarded_data_unserved) 
   m.discard(blocks(0, 1));
   m.touch(blocks(0, 1), writes, {.sparse = true});
   EXPECT_TRUE(m.hits(blocks(0, 1), reads));
+  EXPECT_TRUE(m.hits(blocks(0, 1), writes));
   EXPECT_EQ(m.state(0).discarded, 0U);
 }
 

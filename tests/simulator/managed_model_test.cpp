@@ -368,7 +368,7 @@ class both_models {
       compare(fast_.prefetch_to_host(r), [&] { plain_.expel(r); });
     } else if (kind < 20) {
       compare(fast_.discard(r), [&] { plain_.drop(r); });
-    } else if (random() % 6 == 0) {
+    } else if (random() % 2 == 0) {
       const auto hint = static_cast<advice>(random() % 4);
       fast_.advise(r, hint);
       plain_.advise(r, hint);

@@ -98,10 +98,11 @@ def test_generated_kernels_that_cannot_be_timed_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(generated, "is_worth_timing", lambda kernel, size: True)
     monkeypatch.setattr(times, "ns_of_copy", lambda size: 7)
 
-    def fails(alone, channels_last):
-        return ValueError("no such kernel")
+    def fails(module, examples):
+        raise ValueError("no such kernel")
 
-    monkeypatch.setattr(times, "_compile_kernel", fails)
+    times.device = torch.device("cpu")
+    monkeypatch.setattr(generated.private, "compile_kernel", fails)
     assert times.ns_of_kernel(next(iter(made.generated.values())), 1 << 20, True) == 7
     assert list(times.untimed.values()) == ["ValueError: no such kernel"]
 

@@ -3,11 +3,13 @@
 namespace um::kernels {
 namespace {
 
-// All blocks are resident at once, so none waits for another. They leave room for one block of link_copy.cu,
-// threads and shared memory: otherwise a copy waits until the operator ends, and an operator that begins
+// All blocks are resident at once, so none waits for another. They leave threads and shared memory
+// for one block of link_copy.cu. Otherwise a copy waits until the operator ends, and an operator that begins
 // beside a copy takes twice its time, since some of its blocks begin when others end.
 constexpr int blocks_that_fit = 8, blocks_per_multiprocessor = blocks_that_fit - 1;
-constexpr int shared_percent = 72;  // of shared memory; a multiprocessor divides it anew only when it is idle
+// Percent of shared memory in the memory that it shares with the L1 cache. A multiprocessor changes the
+// division only when it is idle.
+constexpr int shared_percent = 72;
 constexpr std::int64_t launch_ns = 2000;    // overhead of a kernel, which the duration includes
 constexpr std::int64_t min_wave_ns = 5000;  // the timer of some GPUs ticks once a microsecond
 constexpr std::int64_t latency_ns = 5000;   // of a wave, in addition to its time at full bandwidth

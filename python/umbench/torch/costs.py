@@ -101,7 +101,7 @@ class MeasuredCosts:
 
 
 def costs_for(device):
-    """The costs of nodes on a torch.device: Measured on a GPU, Estimated on a CPU."""
+    """The costs of nodes on a torch.device: MeasuredCosts on a GPU, EstimatedCosts on a CPU."""
     if device.type == "cuda":
         return MeasuredCosts(rates_of(torch.cuda.get_device_name(device)), device)
     return EstimatedCosts(RATES[""])

@@ -92,7 +92,7 @@ def first_size(inputs):
 
 
 def capture_joint(options, batch_factor, losses_in_shares):
-    """The capture.Joint of the model. in_shares: a chunks.InShares."""
+    """The capture.Joint of the model. `losses_in_shares`: a chunks.LossesInShares."""
     import torch
 
     from . import capture, private

@@ -63,8 +63,8 @@ def kernels_of(graph):
 
 # --- values in memory ---
 
-class _StoredValue:
-    """How a value that is stored in memory is computed: the stored values that it reads, and the nodes between them."""
+class _Computation:
+    """How a value is computed: the stored values that it reads, and the nodes between them."""
 
     def __init__(self, kind):
         self.kind = kind
@@ -79,7 +79,7 @@ def _results_of(graph):
 
 
 def _stored_values(graph):
-    """{node: _Buffer} of the values that lie in memory, by the node that makes them."""
+    """{node: _Computation} of the values that lie in memory, by the node that makes them."""
     nodes = [n for n in graph.nodes if n.op == "call_function" and maker_of(base_of(n)) is n]
     readers = {}
     for node in nodes:
@@ -91,15 +91,15 @@ def _stored_values(graph):
         kind = kind_of(node)
         if kind == NOTHING:
             continue
-        made = _make_buffer(node, kind, expressions)
+        made = _make_computation(node, kind, expressions)
         stored = node in needed or _is_stored(node, made, readers.get(node, []))
         (buffers if stored else expressions)[node] = made
     return buffers
 
 
-def _make_buffer(node, kind, expressions):
-    """The _Buffer of a node. `expressions`: {node: _Buffer} of the nodes before it whose values do not lie in memory."""
-    made = _StoredValue(kind)
+def _make_computation(node, kind, expressions):
+    """The _Computation of a node. `expressions`: {node: _Computation} of the nodes before it whose values do not lie in memory."""
+    made = _Computation(kind)
     for source in node.all_input_nodes:
         base = base_of(source)
         if base.op == "call_function" and kind_of(maker_of(base)) == NOTHING:

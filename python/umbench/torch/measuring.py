@@ -32,23 +32,23 @@ LOADS_FIRST, LOADS = 20, 4  # loads of about 2 ms each before the first round af
 RESTS_AFTER_S = 0.1    # the GPU has rested if nothing was measured for so long
 
 
-def set_durations(converted, times):
-    """Writes duration_ns and workspace_bytes of each opaque operator of a Converted in place."""
+def set_durations(converted, timer):
+    """Writes duration_ns and workspace_bytes of each opaque operator of a Converted in place. `timer` is a Times, which measures what it does not know."""
     for op in converted.document["ops"]:
         if op["kind"] != "opaque":
             continue
         node, count = converted.alone.get(op["name"]), converted.launches.get(op["name"], 1)
-        measured = times.cost_of_node(node, converted.channels_last) if node is not None else None
+        measured = timer.cost_of_node(node, converted.channels_last) if node is not None else None
         if measured is None:
             kernel = converted.generated.get(op["name"])
-            ns = times.ns_of_kernel(kernel, op["bytes"], converted.channels_last) if kernel is not None else times.ns_of_copy(op["bytes"])
+            ns = timer.ns_of_kernel(kernel, op["bytes"], converted.channels_last) if kernel is not None else timer.ns_of_copy(op["bytes"])
         else:
             ns = measured["ns"]
             copied = converted.copied.get(op["name"], 0)  # adds the copies, since measured operands have channels last
             op["workspace_bytes"] = measured["workspace"] + copied
-            ns += times.ns_of_copy(2 * copied) if copied else 0
+            ns += timer.ns_of_copy(2 * copied) if copied else 0
         op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
-    times.save()
+    timer.save()
 
 
 class Times:
@@ -119,7 +119,7 @@ class Times:
     def _compile_kernel(self, separate, channels_last):
         """The kernel as a function of the list of its operands, or the exception of its compilation."""
         try:
-            return separate.compiled([self._strides(value, channels_last) for value in separate.values])
+            return separate.compile([self._strides(value, channels_last) for value in separate.values])
         except Exception as error:  # noqa: BLE001  whatever Inductor raises
             return error
 
@@ -254,7 +254,7 @@ class Times:
         return min(begin.elapsed_time(end) for begin, end in marks) * 1e6 / REPEATS
 
     def _free_cache(self):
-        """Empties the allocator's cache if less than half of the GPU's memory is free. While a graph is recorded this would be an error."""
+        """Empties the allocator's cache if less than half of the GPU's memory is free. Must not be called while a graph is recorded."""
         free, total = torch.cuda.mem_get_info(self.device)
         if free < total / 2:
             torch.cuda.empty_cache()

@@ -23,7 +23,7 @@ ignored = before
 
 
 def follow(follower):
-    """Makes before() call at() of `follower`, a Marks or a Holds; None: of nothing."""
+    """Makes before() call at() of `follower`, a Marks or a Holds. With None it calls nothing."""
     global _follower, called_at, before
     if _follower is not None:
         _follower.end()

@@ -86,7 +86,7 @@ def _saving_text(finding):
 
 
 def _missing_parts(process):
-    """Yields texts on missing parts of the trace, each the end of a sentence "The trace lacks ...".""" 
+    """Yields texts on missing parts of the trace, each the end of a sentence "The trace lacks ..."."""
     yield from process.lacking
     if process.pauses:
         paused = sum(pause.end - pause.begin for pause in process.pauses) / 1e9

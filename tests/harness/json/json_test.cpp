@@ -29,6 +29,7 @@ struct mistake {
 };
 void expect_mistakes_named(auto& from_json, const std::string& text, const std::vector<mistake>& mistakes) {
   for (const mistake& m : mistakes) {
+    SCOPED_TRACE(m.by);
     expect_words(refusal<input_error>([&] { from_json(replaced(text, m.what, m.by), "f.json"); }), m.words);
   }
 }
