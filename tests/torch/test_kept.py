@@ -171,7 +171,7 @@ def test_the_page_says_how_well_fit_is_forecast_without_a_gpu():
 
 def test_the_page_says_what_a_step_takes_as_cuda_graphs():
     page, rows = (ROOT / "results/torch/README.md").read_text(encoding="utf-8"), {row["model"]: row for row in kept("cuda_graphs_h100.jsonl")}
-    for model, told in (("unet", "that `fit` does not have"), ("gpt2_small", "as CUDA graphs in that trial")):
+    for model, told in (("unet", "on an H100, which `fit` does not use"), ("gpt2_small", "as CUDA graphs in that trial")):
         assert f"{told}: {rows[model]['ms']:.1f} ms, launching {rows[model]['issue_ms']:.0f} |" in page
     for row in rows.values():
         assert row["under_cap"] is True and row["reserved"] <= row["budget"] and len(set(row["losses"])) > 1
@@ -225,7 +225,7 @@ def test_the_page_quotes_how_long_compiling_and_planning_take():
     assert all(row["cores"] == fitted["cores"] and row["ratio"] == (2 if row["way"] == "fit" else None) for row in rows.values())
     times = [f"{rows[model, 'fit']['first_step_s'] / rows[model, 'plain']['first_step_s']:.2f}" for model in ("gpt2_small", "resnet50")]
     assert ("The first step takes [{} and {} times](compile_h200.jsonl) as long as compiling GPT-2 small and ResNet-50 alone ".format(*times)
-            + f"(1.3 wanted; planning: {fitted['plan_s']:.1f} of {fitted['first_step_s']:.0f} s, {fitted['spent_s']['_measure_node']:.1f} to measure).") in page
+            + f"(at most 1.3 wanted). Planning GPT-2 small takes {fitted['plan_s']:.1f} s, measuring {fitted['spent_s']['_measure_node']:.1f} of them.") in page
     (auto,) = kept("auto_llama_h200.jsonl")
     assert [plan["parts"] for plan in auto["plans"]] == [1, 2, 1] and all(plan["within"] for plan in auto["plans"])
     assert "[with automatic parts](auto_llama_h200.jsonl) ended in {} s; searches: {:.1f}, {:.1f} s.".format(auto["seconds"], *sorted(auto["searches_s"])) in page
