@@ -347,7 +347,6 @@ TEST(figures, of_two_prefetches_at_once_do_not_depend_on_which_ends_first) {
               1e-6);
 }
 
-// Whichever of the two ends first.
 TEST(figures, of_an_eviction_beside_faults_do_not_depend_on_which_ends_first) {
   readings longer = shown();
   longer["read_alone"] = {1.9e7};

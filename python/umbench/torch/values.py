@@ -111,7 +111,7 @@ def outputs_of(graph):
 
 
 def mutations_of(graph, output_count):
-    """{number of the output: number of the placeholder} for those of the first `output_count` outputs that are new values of inputs."""
+    """{number of the output: number of the input} for those of the first `output_count` outputs that are new values of inputs."""
     (out,) = (n for n in graph.nodes if n.op == "output")
     described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
     changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:output_count])}
@@ -119,7 +119,7 @@ def mutations_of(graph, output_count):
 
 
 def changed_inputs(graph, output_count):
-    """The placeholders that a graph changes, in place or by a new value among its first outputs."""
+    """The input nodes that a graph changes, in place or by a new value among its first outputs."""
     placeholders = graph.find_nodes(op="placeholder")
     in_place = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
     return in_place | {placeholders[number] for number in mutations_of(graph, output_count).values()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, Owners,
                                   runs_of_neighbours, granule_masks_of)
 
-BLOCKS_AS_ALLOCATION = 64  # so many aligned blocks of unknown origin count as one allocation
+BLOCKS_AS_ALLOCATION = 64  # blocks of unknown origin count as one allocation if they lie in one aligned group of this size
 
 
 @dataclass
