@@ -231,4 +231,4 @@ def test_calls_name_the_gpu_that_waited(tmp_path):
 @pytest.mark.parametrize(("gpu", "name"), [("NVIDIA GH200 480GB", "gh200"), ("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100-sxm-80g"),
                                            ("NVIDIA GB300", "gb300"), ("NVIDIA RTX A6000", "a6000-48g")])
 def test_a_gpu_has_the_machine_file_of_its_kind(gpu, name):
-    assert costs.machine_of(gpu) == (name, True)
+    assert costs.machine_for_gpu(gpu) == (name, True)

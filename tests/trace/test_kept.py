@@ -94,7 +94,7 @@ def test_gpus_are_told_apart_to_the_byte():
 
     assert [moved(gpu, *reader.BY_FAULT_IN) for gpu in (0, 1)] == [256, 128]
     assert [moved(gpu, "in_peer") for gpu in (0, 1)] == [0, 256]
-    assert process.driver_sums["to_gpus"] == process.counted(*reader.IN) == 384 * 2**20
+    assert process.driver_sums["to_gpus"] == process.counted_total(*reader.IN) == 384 * 2**20
 
 
 def test_a_trace_of_pages_in_turns_has_every_byte():

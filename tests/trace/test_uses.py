@@ -9,8 +9,8 @@ from test_explain import ping_pong, prefetch_missing
 from umbench import load
 from umbench.trace import explain, graph, reader, simulated
 from umbench.trace.costs import Costs
-from umbench.trace.reader import Owners
-from umbench.trace.residence import resident_over_time
+from umbench.trace.reader import AllocationFinder
+from umbench.trace.residence import resident_bytes_over_time
 
 
 def read(made, tmp_path):
@@ -26,7 +26,7 @@ def two_layers():
 
 
 def test_a_trace_becomes_operators_that_read_what_launches_touched(tmp_path):
-    made = graph.convert(read(two_layers(), tmp_path), Costs("h200"))
+    made = graph.network_of_process(read(two_layers(), tmp_path), Costs("h200"))
     assert made.name == "trace-train"
     sizes = {tensor["name"]: 4 * tensor["shape"][1] for tensor in made.tensors if tensor["use"] == "parameter"}
     assert sorted(sizes.values()) == [16 * BLOCK, 32 * BLOCK, 32 * BLOCK]
@@ -39,7 +39,7 @@ def test_a_trace_becomes_operators_that_read_what_launches_touched(tmp_path):
 
 def test_a_trace_in_which_nothing_moved_becomes_no_network(tmp_path):
     with pytest.raises(load.TooLittle):
-        graph.convert(read(Made().quiet(), tmp_path), Costs("h200"))
+        graph.network_of_process(read(Made().quiet(), tmp_path), Costs("h200"))
 
 
 def test_it_is_simulated_under_other_hints_and_sizes(umbench, tmp_path):
@@ -152,7 +152,7 @@ def test_sums_of_a_trace_with_pauses_are_scaled_to_the_drivers(tmp_path):
     assert summary.stall_ns == pytest.approx(4 * whole.stall_ns) and found[0].facts.bytes_in_by_faults() == 256 * BLOCK
     by_time, = reader.read(paused(192).write(tmp_path / "run.jsonl"))
     assert by_time.scale_of("in_tree") == 4
-    assert "pauses of counting" in graph.convert(process, Costs("h200")).summary_text()
+    assert "pauses of counting" in graph.network_of_process(process, Costs("h200")).summary_text()
 
 
 def test_pauses_and_what_cupti_missed_are_told(umbench, tmp_path):
@@ -206,7 +206,7 @@ def test_perfetto_has_lanes_and_counters(umbench, tmp_path):
 def test_resident_bytes_follow_first_touch_and_eviction(tmp_path):
     made = Made().allocate().kernel("write", gpu_write_faults=count(64)).kernel("other", out_eviction=run(16))
     process = read(made, tmp_path)
-    held = [sum(amounts.values()) for _, amounts in resident_over_time(process, Owners(process.allocations))]
+    held = [sum(amounts.values()) for _, amounts in resident_bytes_over_time(process, AllocationFinder(process.allocations))]
     assert held == [64 * BLOCK, 48 * BLOCK]
 
 

@@ -28,16 +28,16 @@ COUNTED_ROWS = {
     "faults of CPUs": ("faults", reader.CPU_FAULTS), "thrashing": ("faults", ("thrashing",))}
 
 
-def compared_rows(base, head, limits):
+def compared_rows(base_processes, head_processes, limits):
     """[Row] of two lists of processes; rows that are 0 on both sides are left out."""
-    rows = [_row(name, kind, sum(p.estimated_total(*names) for p in base), sum(p.estimated_total(*names) for p in head), limits)
+    rows = [_row(name, kind, sum(p.estimated_total(*names) for p in base_processes), sum(p.estimated_total(*names) for p in head_processes), limits)
             for name, (kind, names) in COUNTED_ROWS.items()]
-    if any(p.pauses for p in (*base, *head)):
+    if any(p.pauses for p in (*base_processes, *head_processes)):
         rows = [row._replace(verdict="about") for row in rows]
-    if all(p.driver_sums for p in (*base, *head)):
-        rows += [_row(name, kind, sum(p.driver_sums[driver_sum] for p in base), sum(p.driver_sums[driver_sum] for p in head), limits)
+    if all(p.driver_sums for p in (*base_processes, *head_processes)):
+        rows += [_row(name, kind, sum(p.driver_sums[driver_sum] for p in base_processes), sum(p.driver_sums[driver_sum] for p in head_processes), limits)
                  for name, (kind, driver_sum) in DRIVER_ROWS.items()]
-    times = [_waiting_times(processes) for processes in (base, head)]
+    times = [_waiting_times(processes) for processes in (base_processes, head_processes)]
     rows += [_row(name, "time", times[0][name], times[1][name], limits) for name in times[0]]
     return [row for row in rows if row.base or row.head]
 
@@ -49,19 +49,19 @@ def _waiting_times(processes):
             "the CPU waiting for memory": sum(s.host_ns for s in summaries)}
 
 
-def _row(name, kind, base, head, limits):
-    growth = head - base
-    beyond = abs(growth) > max(limits[kind] * base, FLOORS[kind])
-    return Row(name, kind, base, head, ("worse" if growth > 0 else "better") if beyond else "same")
+def _row(name, kind, base_amount, head_amount, limits):
+    growth = head_amount - base_amount
+    beyond = abs(growth) > max(limits[kind] * base_amount, FLOORS[kind])
+    return Row(name, kind, base_amount, head_amount, ("worse" if growth > 0 else "better") if beyond else "same")
 
 
-def reason_if_incomplete(processes, path):
+def reason_if_incomplete(processes, trace_file):
     """The reason why a trace cannot be judged, or None."""
     for process in processes:
         if process.lost_records:
-            return f"{path}: {process.lost_records:,} records were lost"
+            return f"{trace_file}: {process.lost_records:,} records were lost"
         if process.end is None:
-            return f"{path}: the program was killed or crashed"
+            return f"{trace_file}: the program was killed or crashed"
     return None
 
 
@@ -74,10 +74,10 @@ def as_text(rows):
                      for cells in shown) + "\n"
 
 
-def _amount_text(kind, value):
+def _amount_text(kind, amount):
     if kind == "time":
-        return f"{value / 1e6:.2f} ms"
-    return f"{value / 2**20:.2f} MiB" if kind == "bytes" else f"{value:,}"
+        return f"{amount / 1e6:.2f} ms"
+    return f"{amount / 2**20:.2f} MiB" if kind == "bytes" else f"{amount:,}"
 
 
 def main(argv):

@@ -19,17 +19,17 @@ MACHINES = [("GH200", "gh200"), ("H200", "h200"), ("H100 PCIe", "h100-pcie5-80g"
 DEFAULT_MACHINE = "h200"
 
 
-def machine_file(name):
+def machine_file_path(machine_name):
     """The path of the machine file of that name. Throws BadInput if there is none."""
     for package in umbench.__path__:
         path = Path(package)
         for folder in (path.parent.parent / "results/machines", path / "results/machines"):
-            if (folder / f"{name}.json").is_file():
-                return folder / f"{name}.json"
-    raise load.BadInput(f"there is no machine file {name}; umbench list machines names them")
+            if (folder / f"{machine_name}.json").is_file():
+                return folder / f"{machine_name}.json"
+    raise load.BadInput(f"there is no machine file {machine_name}; umbench list machines names them")
 
 
-def machine_of(gpu_name):
+def machine_for_gpu(gpu_name):
     """(name of the machine file to use for a GPU, whether that file describes this kind of GPU)."""
     for part, name in MACHINES:
         if part.lower() in (gpu_name or "").lower():
@@ -47,10 +47,10 @@ class Costs:
     # CPU time to touch a page that a prefetch brought to the host. One value in each of 65,536 pages: 7.5 ms to read, 34 ms to write.
     HOST_READ_PAGE, HOST_WRITE_PAGE = 115, 520
 
-    def __init__(self, name):
-        with open(machine_file(name), encoding="utf-8") as file:
+    def __init__(self, machine_name):
+        with open(machine_file_path(machine_name), encoding="utf-8") as file:
             self.figures = json.load(file)
-        self.name = name
+        self.name = machine_name
         self.uvm = self.figures["uvm"]
 
     def _ns_at(self, bytes_per_s, byte_count):
@@ -75,9 +75,9 @@ class Costs:
         maps_ns = blocks * (2 * self.uvm["prefetch_block_ns"] + PAGES_OF_BLOCK * self.uvm["host_map_page_ns"])
         return self.uvm["prefetch_to_host_call_ns"] + max(copies_ns, maps_ns)
 
-    def touch_on_host_ns(self, byte_count, writes):
+    def touch_on_host_ns(self, byte_count, is_written):
         """The time in which the CPU touches each page of memory that a prefetch brought to the host."""
-        return byte_count // PAGE * (self.HOST_WRITE_PAGE if writes else self.HOST_READ_PAGE)
+        return byte_count // PAGE * (self.HOST_WRITE_PAGE if is_written else self.HOST_READ_PAGE)
 
     def remote_read_ns(self, byte_count):
         """The time of a kernel to read memory on the host over the link."""

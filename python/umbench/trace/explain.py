@@ -10,36 +10,36 @@ import sys
 
 from umbench import arguments, load, output
 from umbench.trace import files, findings, reader
-from umbench.trace.costs import Costs, machine_of
+from umbench.trace.costs import Costs, machine_for_gpu
 from umbench.trace.facts import summarize
-from umbench.trace.findings import Context, duration_text, size_text
-from umbench.trace.names import Names
+from umbench.trace.findings import RuleContext, duration_text, size_text
+from umbench.trace.names import ShortNames
 
 MAX_LINES, MAX_FINDINGS, MAX_WIDTH = 20, 4, 200
 MIN_SHARE = 0.01  # share of the waiting time; smaller savings are not printed
 
 
-def explain(process, machine_name=None):
-    """(Summary, [Finding], Costs, Names) of one process. `machine_name`: the name of a machine file; None: of the file for the trace's GPU."""
+def explain(process: reader.TracedProcess, machine_name=None):
+    """(ProcessSummary, [Finding], Costs, ShortNames) of one process. `machine_name`: the name of a machine file; None: of the file for the trace's GPU."""
     gpu = next(iter(process.gpus.values()), {}).get("name", "")
-    name, fits = (machine_name, True) if machine_name else machine_of(gpu)
+    name, fits = (machine_name, True) if machine_name else machine_for_gpu(gpu)
     costs = Costs(name)
     costs.is_for_this_gpu = fits
     summary = summarize(process, costs)
-    names = Names(process.allocations)
-    return summary, findings.find_defects(Context(summary, costs, names)), costs, names
+    short_names = ShortNames(process.allocations)
+    return summary, findings.find_defects(RuleContext(summary, costs, short_names)), costs, short_names
 
 
-def as_lines(process, summary, found_defects, costs, names, other_processes=0):
-    """The lines that `umbench explain` prints. explain() returned `summary` to `names`; `other_processes` is the number of other processes."""
-    lines = list(_head_lines(process, summary, other_processes))
+def as_lines(process, summary, found_defects, costs, short_names, other_process_count=0):
+    """The lines that `umbench explain` prints. explain() returned `summary` to `short_names`; `other_process_count` is the number of other processes."""
+    lines = list(_head_lines(process, summary, other_process_count))
     waiting = summary.stall_ns + summary.host_ns
     listed = [finding for finding in found_defects if finding.saving_ns > MIN_SHARE * waiting] or found_defects[:1]
     if not listed:
         lines.append("Nothing of it waits for managed memory." if not process.lacking else "Nothing to explain.")
     room = MAX_LINES - len(lines) - 2
     for number, finding in enumerate(listed[:MAX_FINDINGS], 1):
-        part = list(_finding_lines(number, finding, names, costs))
+        part = list(_finding_lines(number, finding, short_names, costs))
         if len(part) > room:
             break
         lines += part
@@ -51,12 +51,12 @@ def as_lines(process, summary, found_defects, costs, names, other_processes=0):
     return [line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 3] + "..." for line in lines[:MAX_LINES]]
 
 
-def _head_lines(process, summary, other_processes):
+def _head_lines(process, summary, other_process_count):
     program = process.environment.get("program") or ["?"]
     gpus = ", ".join(f"{gpu.get('name') or 'GPU'}" for gpu in process.gpus.values()) or "no GPU"
     title = " ".join(program)
     title = title if len(title) <= 80 else title[:77] + "..."
-    yield f"{title} on {gpus}: {process.last_ns / 1e9:.3g} s" + (f" (and {other_processes} more processes)" if other_processes else "")
+    yield f"{title} on {gpus}: {process.last_ns / 1e9:.3g} s" + (f" (and {other_process_count} more processes)" if other_process_count else "")
     yield (f"Kernels ran {duration_text(summary.kernel_ns)}, of it {duration_text(summary.stall_ns)} ({_percent(summary.stall_ns, summary.kernel_ns)}) "
            f"waiting for managed memory; the CPU waited {duration_text(summary.host_ns)} for it"
            + (" (timed while nothing was counted)." if process.uncounted_times else "."))
@@ -70,8 +70,8 @@ def _head_lines(process, summary, other_processes):
     yield (f"Moved: {', '.join(shown)}; {process.estimated_total(*reader.GPU_FAULTS):,} faults of GPUs, {process.estimated_total(*reader.CPU_FAULTS):,} of CPUs.")
 
 
-def _finding_lines(number, finding, names, costs):
-    where = names.description(finding.facts.allocation, size_text)
+def _finding_lines(number, finding, short_names, costs):
+    where = short_names.description(finding.facts.allocation, size_text)
     yield f"{number}. {where}: {findings.TITLES[finding.key]} ({finding.key}), {duration_text(finding.waste_ns)}"
     yield f"   {finding.text}"
     for call, place in finding.calls:
@@ -94,7 +94,7 @@ def _missing_parts(process):
                + ("to what the driver counted" if process.driver_sums else "by the time of kernels"))
     elif process.driver_sums:
         for name, quantities in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
-            recorded, moved = process.counted(*quantities), process.driver_sums[name]
+            recorded, moved = process.counted_total(*quantities), process.driver_sums[name]
             if abs(recorded - moved) > process.max_missed_share * moved:
                 yield (f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: recorded {size_text(recorded)}, the driver counted {size_text(moved)}; "
                        "sums are scaled")
@@ -108,12 +108,12 @@ def _percent(part, whole):
     return f"{100 * part / whole:.0f} %" if whole else "0 %"
 
 
-def as_json_value(process, summary, found_defects, costs, names):
+def as_json_value(process, summary, found_defects, costs, short_names):
     """What `umbench explain --json` writes of one process."""
     return {
         "process": process.environment.get("process"), "program": process.environment.get("program"), "machine": costs.name,
         "kernel_ns": round(summary.kernel_ns), "stall_ns": round(summary.stall_ns), "host_ns": round(summary.host_ns),
-        "findings": [{"key": f.key, "allocation": names.allocation(f.facts.allocation), "bytes": f.facts.allocation.bytes,
+        "findings": [{"key": f.key, "allocation": short_names.allocation_name(f.facts.allocation), "bytes": f.facts.allocation.bytes,
                       "waste_ns": round(f.waste_ns), "saving_ns": round(f.saving_ns), "simulated": f.simulated, "text": f.text,
                       "calls": [list(call) for call in f.calls]} for f in found_defects],
         "lacking": list(_missing_parts(process))}
@@ -141,7 +141,7 @@ def main():
         output.write(json.dumps([as_json_value(p, *explain(p, options.machine)) for p in processes], indent=2) + "\n")
         return 0
     process = busiest(processes)
-    output.write("\n".join(as_lines(process, *explain(process, options.machine), other_processes=len(processes) - 1)) + "\n")
+    output.write("\n".join(as_lines(process, *explain(process, options.machine), other_process_count=len(processes) - 1)) + "\n")
     return 0
 
 

@@ -2,9 +2,9 @@
 
 from umbench.perfetto import counter_event, name_event, span_event, trace_text
 from umbench.trace.findings import size_text
-from umbench.trace.names import Names
-from umbench.trace.reader import BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, IN, OUT, Owners
-from umbench.trace.residence import resident_over_time
+from umbench.trace.names import ShortNames
+from umbench.trace.reader import BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, IN, OUT, AllocationFinder
+from umbench.trace.residence import resident_bytes_over_time
 
 CPU_TRACK, RANGES_TRACK, PAUSES_TRACK = "CPU: faults, and what it fetched back", "named ranges", "not counted"
 # Tracks of a GPU beside its kernels: (name, quantities).
@@ -18,10 +18,10 @@ def perfetto_trace(processes):
 
 
 def _events(process_number, process):
-    names = Names(process.allocations)
+    short_names = ShortNames(process.allocations)
     tracks = {}
     yield name_event(process_number, "process_name", " ".join(process.environment.get("program") or ["program"]))
-    for track, title, begin, end, amounts in sorted(_spans(process, names), key=lambda span: span[0]):
+    for track, title, begin, end, amounts in sorted(_spans(process, short_names), key=lambda span: span[0]):
         if track not in tracks:
             tracks[track] = len(tracks) + 1
             yield name_event(process_number, "thread_name", track, track=tracks[track])
@@ -31,12 +31,12 @@ def _events(process_number, process):
         if faults:
             yield counter_event(process_number, "faults", piece.begin, {"faults": faults})
             yield counter_event(process_number, "faults", piece.end, {"faults": 0})
-    for at, resident in resident_over_time(process, Owners(process.allocations)):
-        held = {names.allocation(a) if a else "unknown": amount for a, amount in resident.items()}
+    for at, resident in resident_bytes_over_time(process, AllocationFinder(process.allocations)):
+        held = {short_names.allocation_name(a) if a else "unknown": amount for a, amount in resident.items()}
         yield counter_event(process_number, "bytes on GPUs", at, held)
 
 
-def _spans(process, names):
+def _spans(process, short_names):
     """Yields (track, title, begin, end, facts). Movements while a kernel ran have the kernel's times."""
     for piece in process.pieces:
         amounts = _shown_amounts(piece)
@@ -44,7 +44,7 @@ def _spans(process, names):
             track = {"host": CPU_TRACK, "prefetched": "prefetches", "other": "not of a launch"}[piece.kind]
             yield track, _title_outside_kernels(piece), piece.begin, piece.end, amounts
             continue
-        yield f"GPU {piece.gpu}: kernels that moved or faulted", f"{names.kernel(piece.name)} #{piece.launch}", piece.begin, piece.end, amounts
+        yield f"GPU {piece.gpu}: kernels that moved or faulted", f"{short_names.kernel_name(piece.name)} #{piece.launch}", piece.begin, piece.end, amounts
         for track, quantities in MIGRATIONS:
             amount = piece.sum_of(*quantities)
             if amount:
@@ -56,29 +56,29 @@ def _spans(process, names):
         yield RANGES_TRACK, named_range.name, named_range.begin, named_range.end, None
 
 
-def _title_outside_kernels(piece):
-    if piece.kind == "prefetched":
-        return "prefetch to the host" if "out_user" in piece.sums else "prefetch to a GPU"
-    return "fetch back" if any(name in piece.sums for name in BY_FAULT_OUT) else "faults"
+def _title_outside_kernels(trace_piece):
+    if trace_piece.kind == "prefetched":
+        return "prefetch to the host" if "out_user" in trace_piece.sums else "prefetch to a GPU"
+    return "fetch back" if any(name in trace_piece.sums for name in BY_FAULT_OUT) else "faults"
 
 
-def _shown_amounts(piece):
+def _shown_amounts(trace_piece):
     """{quantity: amount} of a piece, which is shown with its spans."""
-    amounts = {name: piece.sum_of(name) for name in piece.sums}
-    moved = piece.sum_of(*BY_FAULT_IN)
-    return amounts | ({"waiting_ms": piece.waiting / 1e6} if piece.waiting else {}) | ({"to GPU by faults": size_text(moved)} if moved else {})
+    amounts = {name: trace_piece.sum_of(name) for name in trace_piece.sums}
+    moved = trace_piece.sum_of(*BY_FAULT_IN)
+    return amounts | ({"waiting_ms": trace_piece.waiting / 1e6} if trace_piece.waiting else {}) | ({"to GPU by faults": size_text(moved)} if moved else {})
 
 
-def network_file(processes):
+def network_file_text(processes):
     """A network file, for run, sweep, plan and compare."""
     from umbench import output
-    from umbench.trace.costs import Costs, machine_of
+    from umbench.trace.costs import Costs, machine_for_gpu
     from umbench.trace.explain import busiest
-    from umbench.trace.graph import convert
+    from umbench.trace.graph import network_of_process
     process = busiest(processes)
-    made = convert(process, Costs(machine_of(next(iter(process.gpus.values()), {}).get("name", ""))[0]))
+    made = network_of_process(process, Costs(machine_for_gpu(next(iter(process.gpus.values()), {}).get("name", ""))[0]))
     output.say(f"umbench: {made.name}: {made.summary_text()}")
     return made.as_json()
 
 
-FORMATS = {"perfetto": perfetto_trace, "graph": network_file}
+FORMATS = {"perfetto": perfetto_trace, "graph": network_file_text}

@@ -4,16 +4,16 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, Owners,
+from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, AllocationFinder,
                                   runs_of_neighbours, granule_masks_of)
 
 BLOCKS_AS_ALLOCATION = 64  # blocks of unknown origin count as one allocation if they lie in one aligned group of this size
 
 
 @dataclass
-class Block:
-    """The part of an allocation in one block of 2 MiB. `events`: (event, piece) in order, where event is "in" (moved to the GPU by faults), "fresh" (faults that moved nothing),
-    "host" (moved to the CPU by faults), "prefetch_in", "prefetch_out", "evicted", "cpu" (the CPU faulted on memory of its own)."""
+class BlockHistory:
+    """What happened to the part of an allocation in one block of 2 MiB. `events`: (event, piece) in order, where event is "in" (moved to the GPU
+    by faults), "fresh" (faults that moved nothing), "host" (moved to the CPU by faults), "prefetch_in", "prefetch_out", "evicted", "cpu" (the CPU faulted on memory of its own)."""
     events: list = field(default_factory=list)
     to_gpu_mask: int = 0   # granules that moved to the GPU, a bit each
     to_host_mask: int = 0  # granules that moved back to the CPU, a bit each
@@ -29,7 +29,7 @@ class Block:
 class AllocationFacts:
     """Facts about one allocation."""
     allocation: Allocation
-    blocks: dict = field(default_factory=lambda: defaultdict(Block))
+    blocks: dict = field(default_factory=lambda: defaultdict(BlockHistory))
     bytes: Counter = field(default_factory=Counter)     # {quantity: bytes, or number of faults}
     wait_by_kernel: dict = field(default_factory=lambda: defaultdict(float))  # (name, launch): ns that the kernel waited for this allocation
     begin_of_kernel: dict = field(default_factory=dict)  # (name, launch): begin of that launch
@@ -54,11 +54,11 @@ class AllocationFacts:
         distinct = self.distinct_bytes_in()
         return self.bytes_in_by_faults() / distinct if distinct else 0
 
-    def blocks_with(self, event):
+    def block_numbers_with(self, event):
         return [number for number, block in self.blocks.items() if any(name == event for name, _ in block.events)]
 
-    def hints_of(self, *calls, device="any"):
-        return [hint for hint in self.hints if hint.call in calls and device in ("any", hint.device)]
+    def hints_of(self, *call_names, device="any"):
+        return [hint for hint in self.hints if hint.call in call_names and device in ("any", hint.device)]
 
     def longest_waiting_launch(self):
         """(name, launch) of the kernel that waited longest for the allocation, or None."""
@@ -70,7 +70,7 @@ class AllocationFacts:
 
 
 @dataclass
-class Summary:
+class ProcessSummary:
     """Facts about one process."""
     process: object
     facts: list                  # AllocationFacts of those that moved, faulted or were advised
@@ -82,7 +82,7 @@ class Summary:
     shortest: dict = field(default_factory=dict)        # kernel name: average ns of launches that moved nothing
 
 
-class Clock:
+class DurationEstimator:
     """Estimates durations as if nothing were counted: from the second run of the trace if it has one; else the time of counting is
     subtracted, up to half of the duration."""
 
@@ -91,52 +91,52 @@ class Clock:
         self.kernels = [piece for piece in process.pieces if piece.kind == "kernel"]
         self.begins = [piece.begin for piece in self.kernels]
 
-    def _uncounted_span(self, piece):
+    def _span_in_second_run(self, launch):
         """(begin, end) of a launch in the second run, or None."""
-        return self.times.get((piece.gpu, piece.name, piece.launch))
+        return self.times.get((launch.gpu, launch.name, launch.launch))
 
-    def kernel_ns(self, piece):
-        """The time of a launch."""
-        length = piece.end - piece.begin
-        span = self._uncounted_span(piece)
+    def kernel_ns(self, launch):
+        """The time of a launch, a TracePiece of kind "kernel"."""
+        length = launch.end - launch.begin
+        span = self._span_in_second_run(launch)
         if span:
             return min(length, span[1] - span[0])
-        each = self.costs.COUNTING_RECORD if piece.batches else self.costs.COUNTING_BYTES
-        return length - min(length / 2, piece.records * each)
+        each = self.costs.COUNTING_RECORD if launch.batches else self.costs.COUNTING_BYTES
+        return length - min(length / 2, launch.records * each)
 
-    def cpu_wait_ns(self, piece):
-        """The time that the CPU waited between two launches."""
-        length = piece.end - piece.begin
-        after = bisect_right(self.begins, piece.begin)
+    def cpu_wait_ns(self, host_events):
+        """The time that the CPU waited for memory between two launches. `host_events` is a TracePiece of kind "host"."""
+        length = host_events.end - host_events.begin
+        after = bisect_right(self.begins, host_events.begin)
         if 0 < after < len(self.kernels):
             before, then = self.kernels[after - 1], self.kernels[after]
-            spans = self._uncounted_span(before), self._uncounted_span(then)
+            spans = self._span_in_second_run(before), self._span_in_second_run(then)
             if all(spans):
                 longer = (then.begin - before.end) - (spans[1][0] - spans[0][1])
                 return max(0, min(length, length - longer))
-        faults = piece.sum_of(*CPU_FAULTS)
+        faults = host_events.sum_of(*CPU_FAULTS)
         return length - min(length / 2, faults * self.costs.COUNTING_CPU_FAULT)
 
 
-def stall_ns_of(piece, touched_bytes, shortest, costs, clock=None):
+def stall_ns_of(launch, touched_bytes, shortest_ns_by_kernel, costs, estimator=None):
     """The nanoseconds that a launch waited for faults. The trace has the time in which the driver serviced them; between two batches the
     kernel also waits for the interrupt. So if a launch mostly waited, all its time counts except its time with everything resident."""
-    if not any(name in piece.sums for name in GPU_FAULTS) and not any(name in piece.sums for name in BY_FAULT_IN):
+    if not any(name in launch.sums for name in GPU_FAULTS) and not any(name in launch.sums for name in BY_FAULT_IN):
         return 0
-    counted = piece.end - piece.begin
-    length = clock.kernel_ns(piece) if clock else counted
-    least = min(shortest.get(piece.name, costs.min_kernel_ns(touched_bytes)), length)
-    if not piece.batches:  # faults were not counted
+    counted = launch.end - launch.begin
+    length = estimator.kernel_ns(launch) if estimator else counted
+    least = min(shortest_ns_by_kernel.get(launch.name, costs.min_kernel_ns(touched_bytes)), length)
+    if not launch.batches:  # faults were not counted
         return length - least
-    serviced = min(piece.waiting, counted)
+    serviced = min(launch.waiting, counted)
     return max(0, length - least) if serviced > counted / 3 else min(length - least, 1.5 * serviced * length / counted)
 
 
 def summarize(process, costs):
-    """The Summary of a process."""
-    owners = Owners(process.allocations)
+    """The ProcessSummary of a process."""
+    allocation_finder = AllocationFinder(process.allocations)
     found = {}
-    summary = Summary(process, [])
+    summary = ProcessSummary(process, [])
     for quiet in (*process.quiet, *process.unseen):
         for name, count, busy in quiet.kernels:
             summary.kernel_ns += busy
@@ -145,31 +145,31 @@ def summarize(process, costs):
         for name, count, busy in quiet.kernels:
             summary.shortest[name] = min(summary.shortest.get(name, busy / count), busy / count)
 
-    def facts_of(block, time):
-        allocation = owners.allocation_of(block, time)
-        key = allocation.number if allocation else ("unknown", block // BLOCKS_AS_ALLOCATION)
+    def facts_of(block_number, time_ns):
+        allocation = allocation_finder.allocation_of(block_number, time_ns)
+        key = allocation.number if allocation else ("unknown", block_number // BLOCKS_AS_ALLOCATION)
         if key not in found:
-            found[key] = AllocationFacts(allocation or Allocation(None, 0, None, block * BLOCK, 0, None, "managed", ()))
+            found[key] = AllocationFacts(allocation or Allocation(None, 0, None, block_number * BLOCK, 0, None, "managed", ()))
         facts = found[key]
         if not allocation:
-            begin = min(facts.allocation.address, block * BLOCK)
-            end = max(facts.allocation.address + facts.allocation.bytes, (block + 1) * BLOCK)
+            begin = min(facts.allocation.address, block_number * BLOCK)
+            end = max(facts.allocation.address + facts.allocation.bytes, (block_number + 1) * BLOCK)
             facts.allocation = facts.allocation._replace(address=begin, bytes=end - begin)
         return facts
 
-    clock = Clock(process, costs)
-    summary.scale = _scale(process, clock)
+    estimator = DurationEstimator(process, costs)
+    summary.scale = _scale_to_whole_run(process, estimator)
     for piece in process.pieces:
         if piece.kind == "kernel":
-            summary.kernel_ns += clock.kernel_ns(piece)
+            summary.kernel_ns += estimator.kernel_ns(piece)
             summary.launches[piece.name] += 1
-        _add_piece(piece, facts_of, summary, costs, clock)
+        _add_piece(piece, facts_of, summary, costs, estimator)
     summary.facts = list(found.values())
-    _add_hints(process, owners, found, summary)
+    _add_hints(process, allocation_finder, found, summary)
     return summary
 
 
-def _scale(process, clock):
+def _scale_to_whole_run(process, estimator):
     """The factor from counted times to the whole run: the time of all kernels divided by the time of counted ones, both from the first
     launch on that moved something."""
     launches = [piece for piece in process.pieces if piece.kind == "kernel"]
@@ -177,10 +177,10 @@ def _scale(process, clock):
         return 1
     unseen, seen = (sum(busy for quiet in stretches if quiet.end >= launches[0].begin for _, _, busy in quiet.kernels)
                     for stretches in (process.unseen, process.quiet))
-    return 1 + unseen / (seen + sum(clock.kernel_ns(piece) for piece in launches))
+    return 1 + unseen / (seen + sum(estimator.kernel_ns(piece) for piece in launches))
 
 
-def _add_piece(piece, facts_of, summary, costs, clock):
+def _add_piece(piece, facts_of, summary, costs, estimator):
     """Adds a piece to the facts of allocations: the sums and events of its blocks, and its time, which is divided among allocations by their
     bytes. If counting paused, sums and times are scaled to the whole run."""
     masks, scale, scale_of = granule_masks_of(piece), summary.scale, summary.process.scale_of
@@ -197,16 +197,16 @@ def _add_piece(piece, facts_of, summary, costs, clock):
         facts = owner[block] = facts_of(block, piece.begin)
         facts.bytes.update({name: round(amount * scale_of(name)) for name, amount in sums.items()})
         mask = masks.get(block, EVERY_GRANULE)
-        moved = _add_event(facts.blocks[block], sums, mask, piece)
+        moved = _add_events(facts.blocks[block], sums, mask, piece)
         shares[id(facts)] += moved
     holders = {id(facts): facts for facts in owner.values()}
     whole = sum(shares.values())
     time = 0
     if piece.kind == "kernel":
-        time = scale * stall_ns_of(piece, len(by_block) * BLOCK, summary.shortest, costs, clock)
+        time = scale * stall_ns_of(piece, len(by_block) * BLOCK, summary.shortest, costs, estimator)
         summary.stall_ns += time
     elif piece.kind == "host" and any(name in piece.sums for name in BY_FAULT_OUT):
-        time = scale * clock.cpu_wait_ns(piece)
+        time = scale * estimator.cpu_wait_ns(piece)
         summary.host_ns += time
     for key, share in shares.items():
         part = time * share / whole if whole else 0
@@ -222,63 +222,63 @@ def _add_piece(piece, facts_of, summary, costs, clock):
                 facts.cpu_wait_by_place[piece.place] += part
 
 
-def _add_event(block, sums, granule_mask, piece):
-    """Adds the event of a piece to a block. Returns the block's weight in the piece's waiting: the bytes that it moved, and a granule for
+def _add_events(history, amounts, granule_mask, piece):
+    """Adds the events of a piece to the history of a block. Returns the block's weight in the piece's waiting: the bytes that it moved, and a granule for
     each GPU fault if nothing moved to the GPU."""
-    came = sum(sums.get(name, 0) for name in BY_FAULT_IN)
-    left = sum(sums.get(name, 0) for name in BY_FAULT_OUT)
-    faults = sum(sums.get(name, 0) for name in GPU_FAULTS)
-    cpu = sum(sums.get(name, 0) for name in CPU_FAULTS)
-    block.gpu_writes += sums.get("gpu_write_faults", 0)
-    if block.was_on_gpu:
-        block.host_writes += sums.get("cpu_write_faults", 0)
-    if sums.get("out_eviction"):
-        block.events.append(("evicted", piece))
-    if sums.get("in_user"):
-        block.events.append(("prefetch_in", piece))
-        block.last_move = "prefetch_in"
-        block.to_gpu_mask |= granule_mask
-    if sums.get("out_user"):
-        block.events.append(("prefetch_out", piece))
+    came = sum(amounts.get(name, 0) for name in BY_FAULT_IN)
+    left = sum(amounts.get(name, 0) for name in BY_FAULT_OUT)
+    faults = sum(amounts.get(name, 0) for name in GPU_FAULTS)
+    cpu = sum(amounts.get(name, 0) for name in CPU_FAULTS)
+    history.gpu_writes += amounts.get("gpu_write_faults", 0)
+    if history.was_on_gpu:
+        history.host_writes += amounts.get("cpu_write_faults", 0)
+    if amounts.get("out_eviction"):
+        history.events.append(("evicted", piece))
+    if amounts.get("in_user"):
+        history.events.append(("prefetch_in", piece))
+        history.last_move = "prefetch_in"
+        history.to_gpu_mask |= granule_mask
+    if amounts.get("out_user"):
+        history.events.append(("prefetch_out", piece))
     if came:
-        block.round_trips += block.last_move == "host"
-        block.events.append(("in", piece))
-        block.last_move = "in"
-        block.to_gpu_mask |= granule_mask
-        block.in_bytes += came
+        history.round_trips += history.last_move == "host"
+        history.events.append(("in", piece))
+        history.last_move = "in"
+        history.to_gpu_mask |= granule_mask
+        history.in_bytes += came
     elif faults:
-        block.events.append(("fresh", piece))
+        history.events.append(("fresh", piece))
     if left:
-        block.events.append(("host", piece))
-        block.last_move = "host"
-        block.to_host_mask |= granule_mask
+        history.events.append(("host", piece))
+        history.last_move = "host"
+        history.to_host_mask |= granule_mask
     elif cpu:
-        block.events.append(("cpu", piece))
-    block.was_on_gpu = block.was_on_gpu or bool(came or faults or sums.get("in_user"))
+        history.events.append(("cpu", piece))
+    history.was_on_gpu = history.was_on_gpu or bool(came or faults or amounts.get("in_user"))
     return came + left + (faults * GRANULE if not came else 0) + (cpu if not left else 0)
 
 
-def _add_hints(process, owners, found, summary):
-    """Adds each hint to the AllocationFacts of the allocations whose memory it names. `found` is {number of the allocation: Facts}."""
-    longest = max((allocation.bytes for allocation in owners.managed), default=0)
-    addresses = [allocation.address for allocation in owners.managed]
+def _add_hints(process, allocation_finder, facts_by_allocation, summary):
+    """Adds each hint to the AllocationFacts of the allocations whose memory it names. `facts_by_allocation` is {number of the allocation: AllocationFacts}."""
+    longest = max((allocation.bytes for allocation in allocation_finder.managed), default=0)
+    addresses = [allocation.address for allocation in allocation_finder.managed]
     for hint in process.hints:
-        near = owners.managed[bisect_left(addresses, hint.address - longest):bisect_left(addresses, hint.address + hint.bytes)]
+        near = allocation_finder.managed[bisect_left(addresses, hint.address - longest):bisect_left(addresses, hint.address + hint.bytes)]
         for allocation in near:
             past = allocation.at > hint.until or (allocation.until is not None and allocation.until < hint.at)
             if past or allocation.address + allocation.bytes <= hint.address:
                 continue
-            if allocation.number not in found:
-                found[allocation.number] = AllocationFacts(allocation)
-                summary.facts.append(found[allocation.number])
-            found[allocation.number].hints.append(hint)
+            if allocation.number not in facts_by_allocation:
+                facts_by_allocation[allocation.number] = AllocationFacts(allocation)
+                summary.facts.append(facts_by_allocation[allocation.number])
+            facts_by_allocation[allocation.number].hints.append(hint)
 
 
-def ranges_of_blocks_with(facts, event):
+def ranges_of_blocks_with(facts: AllocationFacts, event):
     """[(address, bytes)] of the contiguous blocks of an allocation that have that event."""
     begin, end = facts.allocation.address, facts.allocation.address + facts.allocation.bytes
     ranges = []
-    for first, count in runs_of_neighbours(facts.blocks_with(event)):
+    for first, count in runs_of_neighbours(facts.block_numbers_with(event)):
         at, until = max(begin, first * BLOCK), min(end, (first + count) * BLOCK)
         if until > at:
             ranges.append((at, until - at))

@@ -6,7 +6,7 @@ from umbench.trace import nsys, reader
 
 
 def read(path):
-    """[Process] of a file of either kind. Throws BadInput."""
+    """[TracedProcess] of a file of either kind. Throws BadInput."""
     return nsys.read(path) if nsys.is_sqlite(path) else reader.read(path)
 
 

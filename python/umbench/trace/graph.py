@@ -14,9 +14,9 @@ import re
 from collections import defaultdict
 
 from umbench import load
-from umbench.trace.facts import Clock, stall_ns_of, summarize
-from umbench.trace.names import Names
-from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, Owners, runs_of_neighbours
+from umbench.trace.facts import DurationEstimator, stall_ns_of, summarize
+from umbench.trace.names import ShortNames
+from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, AllocationFinder, runs_of_neighbours
 
 MAX_OPERATORS, MAX_TENSORS = 20_000, 20_000
 TOUCHES = {"kernel": (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user"), "host": (*BY_FAULT_OUT, *CPU_FAULTS)}
@@ -49,12 +49,12 @@ class TraceNetwork:
                           indent=1) + "\n"
 
 
-def convert(process, costs, only_allocation=None):
-    """Converts a process; with `only_allocation`, just the launches that used that allocation. Returns a Converted. Throws TooLittle if no launch
+def network_of_process(process, costs, only_allocation=None):
+    """Converts a process; with `only_allocation`, just the launches that used that allocation. Returns a TraceNetwork. Throws TooLittle if no launch
     moved anything."""
-    summary, clock = summarize(process, costs), Clock(process, costs)
-    owners = Owners(process.allocations)
-    accesses = _accesses(process, owners, only_allocation)
+    summary, estimator = summarize(process, costs), DurationEstimator(process, costs)
+    allocation_finder = AllocationFinder(process.allocations)
+    accesses = _accesses(process, allocation_finder, only_allocation)
     if not accesses:
         raise load.TooLittle("no launch of the trace moved managed memory or faulted on it, so what it touches is not known")
     if len(accesses) > MAX_OPERATORS:
@@ -62,12 +62,12 @@ def convert(process, costs, only_allocation=None):
     network = TraceNetwork()
     network.name = _network_name(process)
     network.paused = bool(process.pauses)
-    names = Names(process.allocations)
+    short_names = ShortNames(process.allocations)
     accesses_of_block = defaultdict(list)  # (allocation, block): numbers of accesses
     for number, (piece, blocks) in enumerate(accesses):
         for block in blocks:
-            accesses_of_block[owners.allocation_of(block, piece.begin), block].append(number)
-    reads = _add_tensors(network, accesses_of_block, names)
+            accesses_of_block[allocation_finder.allocation_of(block, piece.begin), block].append(number)
+    reads = _add_tensors(network, accesses_of_block, short_names)
     steps = [(piece.begin, piece.kind, number, piece) for number, (piece, _) in enumerate(accesses)]
     steps += [(quiet.begin, "quiet", number, quiet) for number, quiet in enumerate(process.quiet) if quiet.kernels]
     for _, what, number, entry in sorted(steps, key=lambda step: step[:3]):
@@ -75,10 +75,10 @@ def convert(process, costs, only_allocation=None):
             network.cpu_operators += 1
             _add_operator(network, f"{CPU_LABEL}.{network.cpu_operators}", reads[number], MIN_OPERATOR_NS, CPU_LABEL)
         elif what == "kernel":
-            waited = stall_ns_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs, clock)
-            spent = max(MIN_OPERATOR_NS, round(clock.kernel_ns(entry) - waited))
+            waited = stall_ns_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs, estimator)
+            spent = max(MIN_OPERATOR_NS, round(estimator.kernel_ns(entry) - waited))
             network.known_ns += spent
-            _add_operator(network, f"{names.kernel(entry.name)}.{entry.launch}", reads[number], spent, names.kernel(entry.name))
+            _add_operator(network, f"{short_names.kernel_name(entry.name)}.{entry.launch}", reads[number], spent, short_names.kernel_name(entry.name))
         else:
             spent = max(MIN_OPERATOR_NS, sum(busy for _, _, busy in entry.kernels))
             network.unknown_ns += spent
@@ -86,13 +86,13 @@ def convert(process, costs, only_allocation=None):
     return network
 
 
-def _accesses(process, owners, only_allocation):
+def _accesses(process, allocation_finder, only_allocation):
     """[(piece, blocks that it touches)] of launches, and of faults of the CPU on blocks that launches used before."""
     found, used = [], set()
     for piece in process.pieces:
         blocks = _blocks_of(piece)
         if only_allocation:
-            blocks = {block for block in blocks if owners.allocation_of(block, piece.begin) == only_allocation}
+            blocks = {block for block in blocks if allocation_finder.allocation_of(block, piece.begin) == only_allocation}
         if piece.kind == "kernel":
             used |= blocks
         else:
@@ -102,11 +102,11 @@ def _accesses(process, owners, only_allocation):
     return found
 
 
-def _blocks_of(piece):
-    return {block for name in TOUCHES.get(piece.kind, ()) for first, blocks, _ in piece.sums.get(name, ()) for block in range(first, first + blocks)}
+def _blocks_of(trace_piece):
+    return {block for name in TOUCHES.get(trace_piece.kind, ()) for first, blocks, _ in trace_piece.sums.get(name, ()) for block in range(first, first + blocks)}
 
 
-def _add_tensors(network, accesses_of_block, names):
+def _add_tensors(network, accesses_of_block, short_names):
     """Adds one tensor for each run of neighbouring blocks that the same accesses touch. Returns {number of the access: names of its tensors}."""
     by_users = defaultdict(set)
     for (allocation, block), launches in accesses_of_block.items():
@@ -119,7 +119,7 @@ def _add_tensors(network, accesses_of_block, names):
         raise load.TooLittle(f"the launches touch {len(found):,} separate parts of memory, more than {MAX_TENSORS:,}; trace a shorter part")
     taken = defaultdict(int)
     for first, count, allocation, launches in sorted(found, key=lambda part: part[:2]):
-        label = names.allocation(allocation) if allocation else f"0x{first * BLOCK:x}"
+        label = short_names.allocation_name(allocation) if allocation else f"0x{first * BLOCK:x}"
         name = f"{label}.{taken[label]}"
         taken[label] += 1
         size = count * BLOCK if not allocation else min(count * BLOCK, max(4, allocation.bytes))
@@ -130,12 +130,12 @@ def _add_tensors(network, accesses_of_block, names):
     return reads
 
 
-def _add_operator(network, name, inputs, duration_ns, label):
+def _add_operator(network, name, tensors_read, duration_ns, label):
     number = len(network.operators)
     out = f"step.{number}"
     network.tensors.append({"name": out, "shape": [1, 1, 1, 1], "use": "output"})
     network.operators.append({"name": f"{number}.{name}", "kind": "opaque", "label": label, "flops": 0,
-                           "bytes": 4, "duration_ns": duration_ns, "in": inputs, "out": [out], "repeatable": False})
+                           "bytes": 4, "duration_ns": duration_ns, "in": tensors_read, "out": [out], "repeatable": False})
 
 
 def _network_name(process):

@@ -6,18 +6,18 @@ import numpy as np
 
 from umbench.plots.common import pyplot
 from umbench.trace.findings import size_text
-from umbench.trace.names import Names
-from umbench.trace.reader import BLOCK, Owners
-from umbench.trace.residence import OUT, TO_GPUS, resident_over_time
+from umbench.trace.names import ShortNames
+from umbench.trace.reader import BLOCK, AllocationFinder
+from umbench.trace.residence import OUT, TO_GPUS, resident_bytes_over_time
 
 COLUMNS, ROWS, MAX_ALLOCATIONS = 240, 128, 6
 MIB = 1024 * 1024
 
 
-def grids(process):
+def heat_grids(process):
     """[(allocation, array of the bytes moved)] of the allocations with the most bytes moved, largest first. Rows are parts of the allocation,
     columns parts of the run."""
-    owners = Owners(process.allocations)
+    allocation_finder = AllocationFinder(process.allocations)
     length = max(process.last_ns, 1)
     moved = defaultdict(Counter)
     for piece in process.pieces:
@@ -25,7 +25,7 @@ def grids(process):
         for name in (*TO_GPUS, *OUT):
             for first, blocks, amount in piece.sums.get(name, ()):
                 for block in range(first, first + blocks):
-                    allocation = owners.allocation_of(block, piece.begin)
+                    allocation = allocation_finder.allocation_of(block, piece.begin)
                     if allocation:
                         moved[allocation][block - allocation.address // BLOCK, column] += amount // blocks
     found = []
@@ -41,10 +41,10 @@ def grids(process):
 
 def figure(process):
     """A figure with a panel for each allocation, and below them the bytes on GPUs; None if nothing moved."""
-    found = grids(process)
+    found = heat_grids(process)
     if not found:
         return None
-    names = Names(process.allocations)
+    short_names = ShortNames(process.allocations)
     drawn, axes = pyplot.subplots(len(found) + 1, 1, figsize=(9, 1.7 * len(found) + 2), sharex=True, layout="constrained", squeeze=False)
     seconds = process.last_ns / 1e9
     for axis, (allocation, grid) in zip(axes[:, 0], found):
@@ -52,22 +52,22 @@ def figure(process):
         image = axis.imshow(shown, aspect="auto", origin="lower", cmap="viridis_r", interpolation="nearest", vmin=0,
                             extent=(0, seconds, 0, max(allocation.bytes, BLOCK) / MIB))
         drawn.colorbar(image, ax=axis, label="MiB moved")
-        axis.set_title(names.description(allocation, size_text), loc="left")
+        axis.set_title(short_names.description(allocation, size_text), loc="left")
         axis.set_ylabel("MiB into it")
         axis.grid(visible=False)
-    _draw_resident(axes[-1, 0], process, names, [allocation for allocation, _ in found])
+    _draw_resident_bytes(axes[-1, 0], process, short_names, [allocation for allocation, _ in found])
     return drawn
 
 
-def _draw_resident(axis, process, names, allocations):
+def _draw_resident_bytes(axis, process, short_names, allocations):
     lines = {allocation: ([0], [0]) for allocation in allocations}
-    for at, held in resident_over_time(process, Owners(process.allocations)):
+    for at, held in resident_bytes_over_time(process, AllocationFinder(process.allocations)):
         for allocation, amount in held.items():
             if allocation in lines:
                 lines[allocation][0].append(at / 1e9)
                 lines[allocation][1].append(amount / MIB)
     for allocation, (at, held) in lines.items():
-        axis.step([*at, process.last_ns / 1e9], [*held, held[-1]], where="post", label=names.allocation(allocation))
+        axis.step([*at, process.last_ns / 1e9], [*held, held[-1]], where="post", label=short_names.allocation_name(allocation))
     axis.set_title("Lying on GPUs, as far as it moved or faulted", loc="left")
     axis.set_ylabel("MiB")
     axis.set_xlabel("seconds since the program started CUDA")

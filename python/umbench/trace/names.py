@@ -9,19 +9,19 @@ SYSTEM_FOLDERS = ("/lib/", "/lib64/", "/usr/lib/")
 PLACE = re.compile(r"^(.+)\+0x[0-9a-f]+(?: (.+?))?(?: \(([^()]*:[^()]*)\))?$")
 
 
-class Names:
+class ShortNames:
     """Makes the names of a process's kernels, allocations and callers."""
 
     def __init__(self, allocations=()):
         self.managed = [a.number for a in allocations if a.memory == "managed"]
 
-    def kernel(self, name):
-        plain = re.sub(r"\(anonymous namespace\)::|^void ", "", name)
+    def kernel_name(self, full_name):
+        plain = re.sub(r"\(anonymous namespace\)::|^void ", "", full_name)
         plain = re.sub(r"\(.*\)(?: const)?$", "", plain) or plain
         plain = re.sub(r"(\w+::)+(?=\w+(<|$))", "", plain) if len(plain) > MAX_LENGTH else plain
         return plain if len(plain) <= MAX_LENGTH else plain[:MAX_LENGTH - 3] + "..."
 
-    def allocation(self, allocation):
+    def allocation_name(self, allocation):
         """The name of an allocation: m0, m1 ... for managed allocations in order."""
         if allocation.number is None:
             return f"0x{allocation.address:x}"
@@ -29,10 +29,10 @@ class Names:
 
     def description(self, allocation, size_text):
         """The name, size and place of an allocation as text; size_text(byte_count) makes the size's text."""
-        made = self.place(allocation.callers)
-        return f"{self.allocation(allocation)} ({size_text(allocation.bytes)}{f', made {made}' if made else ''})"
+        made = self.place_text(allocation.callers)
+        return f"{self.allocation_name(allocation)} ({size_text(allocation.bytes)}{f', made {made}' if made else ''})"
 
-    def place(self, callers):
+    def place_text(self, callers):
         """The innermost caller that belongs to the program: "in main (step.cpp:12)"."""
         unnamed = ""
         for frame in callers:

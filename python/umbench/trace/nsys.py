@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from umbench import load
-from umbench.trace.reader import BLOCK, EVERY_GRANULE, GRANULE, Allocation, Piece, Process, Range, Stretch
+from umbench.trace.reader import BLOCK, EVERY_GRANULE, GRANULE, Allocation, TracePiece, TracedProcess, Range, Stretch
 
 MAGIC = b"SQLite format 3\x00"
 TO_GPU, TO_HOST, BETWEEN = 11, 12, 13
@@ -31,18 +31,18 @@ def is_sqlite(path):
 
 
 def read(path):
-    """[Process] of an export. Throws BadInput."""
+    """[TracedProcess] of an export. Throws BadInput."""
     try:
         with sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True) as database:
             database.row_factory = sqlite3.Row
-            return _read(path, _Export(database))
+            return _read(path, _NsysExport(database))
     except sqlite3.Error as error:
         raise load.BadInput(f"{path}: no export of Nsight Systems ({error}); nsys export --type sqlite writes one") from error
     except KeyError as error:
         raise load.BadInput(f"{path}: an export of Nsight Systems without the column {error}") from error
 
 
-class _Export:
+class _NsysExport:
     def __init__(self, database):
         self.database = database
         self.tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type='table'")}
@@ -73,9 +73,9 @@ def _read(path, export):
     return list(processes.values())
 
 
-def _read_process(path, export, number, kernels, copies, gpu_faults, cpu_faults):
-    process = Process({"process": number, "program": [Path(path).name], "tool": "nsys"})
-    start = min(row["start"] for row in (*kernels, *copies, *gpu_faults, *cpu_faults))
+def _read_process(path, export, process_number, kernels, copies, gpu_faults, cpu_faults):
+    process = TracedProcess({"process": process_number, "program": [Path(path).name], "tool": "nsys"})
+    start_ns = min(row["start"] for row in (*kernels, *copies, *gpu_faults, *cpu_faults))
     for gpu in export.rows("TARGET_INFO_GPU"):
         process.gpus[gpu.get("id", 0)] = {"gpu": gpu.get("id", 0), "name": gpu.get("name", ""), "bytes": gpu.get("totalMemory", 0)}
     if "CUDA_UM_GPU_PAGE_FAULT_EVENTS" not in export.tables:
@@ -83,28 +83,28 @@ def _read_process(path, export, number, kernels, copies, gpu_faults, cpu_faults)
     if "CUDA_UM_CPU_PAGE_FAULT_EVENTS" not in export.tables:
         process.lacking.append("faults of the CPU: record with nsys profile --cuda-um-cpu-page-faults=true")
     process.lacking.append("prefetch and advice calls: only umbench trace records their arguments")
-    _add_allocations(process, export, number, start)
+    _add_allocations(process, export, process_number, start_ns)
     for row in export.rows("NVTX_EVENTS"):
         if row.get("end") and row["end"] > row["start"]:
-            process.ranges.append(Range(row["start"] - start, row["end"] - start, row.get("text") or export.names.get(row.get("textId"), "")))
-    process.pieces, process.quiet = _pieces_and_quiet(export, start, kernels, copies, gpu_faults, cpu_faults)
+            process.ranges.append(Range(row["start"] - start_ns, row["end"] - start_ns, row.get("text") or export.names.get(row.get("textId"), "")))
+    process.pieces, process.quiet = _pieces_and_quiet_stretches(export, start_ns, kernels, copies, gpu_faults, cpu_faults)
     process.end = max([piece.end for piece in process.pieces] + [quiet.end for quiet in process.quiet] + [0])
     return process
 
 
-def _add_allocations(process, export, number, start):
+def _add_allocations(process, export, process_number, start_ns):
     alive = {}
-    rows = [row for row in export.rows("CUDA_GPU_MEMORY_USAGE_EVENTS", "ORDER BY start") if _process_number(row) == number]
+    rows = [row for row in export.rows("CUDA_GPU_MEMORY_USAGE_EVENTS", "ORDER BY start") if _process_number(row) == process_number]
     if not rows:
         process.lacking.append("allocations: record with nsys profile --cuda-memory-usage=true")
     for row in rows:
         if row["memoryOperationType"] == ALLOCATED:
             alive[row["address"]] = len(process.allocations)
-            process.allocations.append(Allocation(len(process.allocations), row["start"] - start, None, row["address"], row["bytes"],
+            process.allocations.append(Allocation(len(process.allocations), row["start"] - start_ns, None, row["address"], row["bytes"],
                                                   row.get("deviceId"), MEMORY.get(row["memKind"], "other"), ()))
         elif row["address"] in alive:
             at = alive.pop(row["address"])
-            process.allocations[at] = process.allocations[at]._replace(until=row["start"] - start)
+            process.allocations[at] = process.allocations[at]._replace(until=row["start"] - start_ns)
 
 
 class _PieceSums:
@@ -116,7 +116,7 @@ class _PieceSums:
         self.waiting = self.batches = self.records = self.waited_until = 0
         self.place = None
 
-    def add(self, name, begin, end, address, byte_count, count=None):
+    def add(self, quantity, begin, end, address, byte_count, fault_count=None):
         self.begin = begin if self.begin is None else min(begin, self.begin)
         self.end = max(end, self.end or 0)
         self.records += 1
@@ -124,7 +124,7 @@ class _PieceSums:
         while address < last:
             block = address // BLOCK
             until = min(last, (block + 1) * BLOCK)
-            self.sums[name][block] += count if count is not None else until - address
+            self.sums[quantity][block] += fault_count if fault_count is not None else until - address
             first, final = (address - block * BLOCK) // GRANULE, (until - 1 - block * BLOCK) // GRANULE
             self.masks[block] |= ((1 << (final - first + 1)) - 1) << first
             address = until
@@ -135,18 +135,18 @@ class _PieceSums:
             self.waited_until = end
             self.batches += 1
 
-    def runs(self):
+    def block_runs(self):
         return {name: [(block, 1, amount) for block, amount in sorted(blocks.items())] for name, blocks in self.sums.items()}
 
-    def granules(self):
+    def granule_masks(self):
         return [(block, 1, mask) for block, mask in sorted(self.masks.items()) if mask not in (0, EVERY_GRANULE)]
 
-    def piece(self, kind, start, begin=None, end=None, name=None, launch=None, gpu=None):
+    def as_piece(self, kind, start_ns, begin=None, end=None, name=None, launch=None, gpu=None):
         begin, end = (self.begin, self.end) if begin is None else (begin, end)
-        return Piece(kind, begin - start, end - start, name, launch, gpu, self.waiting, self.batches, self.records, self.runs(), self.granules(), self.place)
+        return TracePiece(kind, begin - start_ns, end - start_ns, name, launch, gpu, self.waiting, self.batches, self.records, self.block_runs(), self.granule_masks(), self.place)
 
 
-def _events(export, copies, gpu_faults, cpu_faults):
+def _sorted_events(export, copies, gpu_faults, cpu_faults):
     """[(begin, end, quantity, address, bytes, faults, gpu, place)] sorted by begin; gpu is None for events of the host and prefetches."""
     events = []
     for row in copies:
@@ -167,8 +167,8 @@ def _events(export, copies, gpu_faults, cpu_faults):
     return sorted(events, key=lambda event: event[0])
 
 
-def _pieces_and_quiet(export, start, kernels, copies, gpu_faults, cpu_faults):
-    """([Piece], [Stretch]) of a process. `start` is the time of its first event, from which times count."""
+def _pieces_and_quiet_stretches(export, start_ns, kernels, copies, gpu_faults, cpu_faults):
+    """([TracePiece], [Stretch]) of a process. `start_ns` is the time of its first event, from which times count."""
     launches = defaultdict(list)  # GPU: [[begin, end, name, number of the launch, its _PieceSums]]
     numbers = Counter()
     for row in sorted(kernels, key=lambda row: row["start"]):
@@ -177,7 +177,7 @@ def _pieces_and_quiet(export, start, kernels, copies, gpu_faults, cpu_faults):
         numbers[row["deviceId"], name] += 1
     begins = {gpu: [launch[0] for launch in of_gpu] for gpu, of_gpu in launches.items()}
     outside_kernels = []
-    for event in _events(export, copies, gpu_faults, cpu_faults):
+    for event in _sorted_events(export, copies, gpu_faults, cpu_faults):
         begin, end, name, address, amount, count, gpu, _ = event
         launch = _running_launch(launches.get(gpu), begins.get(gpu), begin)
         if launch is None:
@@ -186,10 +186,10 @@ def _pieces_and_quiet(export, start, kernels, copies, gpu_faults, cpu_faults):
         launch[4].add(name, begin, end, address, amount, count)
         if name.startswith("gpu_"):
             launch[4].add_fault_batch(begin, end)
-    pieces = [launch[4].piece("kernel", start, *launch[:4], gpu) for gpu, of_gpu in launches.items() for launch in of_gpu if launch[4].sums]
+    pieces = [launch[4].as_piece("kernel", start_ns, *launch[:4], gpu) for gpu, of_gpu in launches.items() for launch in of_gpu if launch[4].sums]
     begins_of_moving_kernels = sorted(launch[0] for of_gpu in launches.values() for launch in of_gpu if launch[4].sums)
-    pieces += _pieces_outside_kernels(outside_kernels, begins_of_moving_kernels, start)
-    return sorted(pieces, key=lambda piece: piece.begin), _quiet_stretches(launches, start)
+    pieces += _pieces_outside_kernels(outside_kernels, begins_of_moving_kernels, start_ns)
+    return sorted(pieces, key=lambda piece: piece.begin), _quiet_stretches(launches, start_ns)
 
 
 def _running_launch(launches, begins, time):
@@ -202,8 +202,8 @@ def _running_launch(launches, begins, time):
     return None
 
 
-def _pieces_outside_kernels(events, begins_of_moving_kernels, start):
-    """[Piece] of events outside kernels: of the host, of prefetches and others. A piece ends where a kernel begins that moved something."""
+def _pieces_outside_kernels(events, begins_of_moving_kernels, start_ns):
+    """[TracePiece] of events outside kernels: of the host, of prefetches and others. A piece ends where a kernel begins that moved something."""
     unfinished, pieces = {}, []
     for begin, end, name, address, amount, count, gpu, place in events:
         kind = "prefetched" if name.endswith("_user") else "other" if gpu is not None else "host"
@@ -211,24 +211,24 @@ def _pieces_outside_kernels(events, begins_of_moving_kernels, start):
         if current:
             following = bisect_right(begins_of_moving_kernels, current.begin)
             if (following < len(begins_of_moving_kernels) and begins_of_moving_kernels[following] <= begin) or begin > current.end + MAX_GAP_NS:
-                pieces.append(current.piece(kind, start))
+                pieces.append(current.as_piece(kind, start_ns))
                 current = None
         if not current:
             current = unfinished[kind] = _PieceSums()
         current.add(name, begin, end, address, amount, count)
         current.place = current.place or place
-    return pieces + [current.piece(kind, start) for kind, current in unfinished.items()]
+    return pieces + [current.as_piece(kind, start_ns) for kind, current in unfinished.items()]
 
 
-def _quiet_stretches(launches, start):
+def _quiet_stretches(launches, start_ns):
     """[Stretch] of launches that moved nothing, one for each GPU and second."""
     stretches = {}
     for gpu, of_gpu in launches.items():
         for begin, end, name, _, moved in of_gpu:
             if not moved.sums:
-                stretch = stretches.setdefault((gpu, (begin - start) // NS_PER_SECOND), [begin, end, defaultdict(lambda: [0, 0])])
+                stretch = stretches.setdefault((gpu, (begin - start_ns) // NS_PER_SECOND), [begin, end, defaultdict(lambda: [0, 0])])
                 stretch[1] = max(stretch[1], end)
                 stretch[2][name][0] += 1
                 stretch[2][name][1] += end - begin
-    return [Stretch(begin - start, end - start, gpu, [(name, *of) for name, of in kernels.items()], {})
+    return [Stretch(begin - start_ns, end - start_ns, gpu, [(name, *of) for name, of in kernels.items()], {})
             for (gpu, _), (begin, end, kernels) in stretches.items()]

@@ -18,7 +18,7 @@ CPU_FAULTS = ("cpu_read_faults", "cpu_write_faults")
 IN, OUT = (*BY_FAULT_IN, "in_user", "in_eviction"), (*BY_FAULT_OUT, "out_user", "out_eviction")  # quantities that moved over the host's link
 QUANTITIES = (*IN, *OUT, "in_peer", *GPU_FAULTS, *CPU_FAULTS, "thrashing", "throttling", "remote_maps")
 
-class Piece(namedtuple("Piece", "kind begin end name launch gpu waiting batches records sums granules place")):
+class TracePiece(namedtuple("TracePiece", "kind begin end name launch gpu waiting batches records sums granules place")):
     """A launch, or a group of events outside launches; `kind` is "kernel", "host", "prefetched" or "other". `sums` is {quantity: [(first
     block, blocks, sum)]}, `granules` [(first block, blocks, mask of their 64 KiB)] of blocks of which only a part moved or faulted."""
 
@@ -43,7 +43,7 @@ DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
 
 @dataclass
-class Process:
+class TracedProcess:
     """The contents of a trace for one process. Times are in nanoseconds."""
     environment: dict
     gpus: dict = field(default_factory=dict)
@@ -62,9 +62,9 @@ class Process:
 
     def estimated_total(self, *quantities):
         """The estimated sum of the quantities over the whole run: the counted sum, scaled for the time that was not counted."""
-        return sum(round(self.counted(name) * self.scale_of(name)) for name in quantities)
+        return sum(round(self.counted_total(name) * self.scale_of(name)) for name in quantities)
 
-    def counted(self, *quantities):
+    def counted_total(self, *quantities):
         return sum(piece.sum_of(*quantities) for piece in self.pieces)
 
     def scale_of(self, quantity):
@@ -81,7 +81,7 @@ class Process:
         if self.driver_sums:
             ways = {"to_gpus": IN, "to_host": OUT, None: (*IN, *OUT)}
             wholes = self.driver_sums | {None: self.driver_sums["to_gpus"] + self.driver_sums["to_host"]}
-            counted = {way: self.counted(*names) for way, names in ways.items()}
+            counted = {way: self.counted_total(*names) for way, names in ways.items()}
             return {way: wholes[way] / counted[way] if wholes[way] > (1 + self.max_missed_share) * counted[way] > 0 else 1 for way in ways}
         return dict.fromkeys(("to_gpus", "to_host", None), self._scale_by_time())
 
@@ -99,7 +99,7 @@ class Process:
 
 
 def read(path):
-    """[Process] of a trace file. Throws BadInput. An incomplete last line, which a crash leaves, is left out."""
+    """[TracedProcess] of a trace file. Throws BadInput. An incomplete last line, which a crash leaves, is left out."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -139,7 +139,7 @@ def _add_entry(entry, processes):
     if kind == "environment":
         if entry.get("tool") != "umbench trace" or entry["schema"] != 1:
             raise ValueError("this reader knows traces of schema 1")
-        processes.append(Process(entry))
+        processes.append(TracedProcess(entry))
         processes[-1].names = {}
         processes[-1].alive = {}
         return
@@ -189,7 +189,7 @@ def _block_runs(triples):
 def _add_piece(process, entry):
     kind = entry["kind"]
     place = process.names[entry["place"]] if "place" in entry else None
-    process.pieces.append(Piece(
+    process.pieces.append(TracePiece(
         kind, entry["begin_ns"], entry["end_ns"], process.names[entry["name"]] if kind == "kernel" else None, entry.get("launch"),
         entry.get("gpu"), entry.get("waiting_ns", 0), entry.get("batches", 0),
         entry.get("records", 0), {name: _block_runs(entry[name]) for name in QUANTITIES if name in entry}, _block_runs(entry.get("granules", [])), place))
@@ -231,7 +231,7 @@ _READER_BY_KIND = {
     "timed": _add_uncounted_time, "range": _add_range, "lacking": _add_lacking, "end": _add_end}
 
 
-class Owners:
+class AllocationFinder:
     """Finds the managed allocation of a block at a time. If several share the block, that with the most bytes of the block counts."""
 
     def __init__(self, allocations):
@@ -242,26 +242,26 @@ class Owners:
             for block in range(allocation.address // BLOCK, last + 1):
                 self.by_block.setdefault(block, []).append(allocation)
 
-    def allocation_of(self, block, time):
-        found = self.by_block.get(block)
+    def allocation_of(self, block_number, time_ns):
+        found = self.by_block.get(block_number)
         if not found:
             return None
         if len(found) == 1:
             return found[0]
-        alive = [a for a in found if a.at <= time and (a.until is None or time <= a.until)] or found
-        begin, end = block * BLOCK, (block + 1) * BLOCK
+        alive = [a for a in found if a.at <= time_ns and (a.until is None or time_ns <= a.until)] or found
+        begin, end = block_number * BLOCK, (block_number + 1) * BLOCK
         return max(alive, key=lambda a: (min(end, a.address + a.bytes) - max(begin, a.address), -a.address))
 
 
-def granule_masks_of(piece):
+def granule_masks_of(trace_piece):
     """{block: mask of the granules that moved or faulted} of the blocks of which only a part moved or faulted."""
-    return {block: mask for first, blocks, mask in piece.granules for block in range(first, first + blocks)}
+    return {block: mask for first, blocks, mask in trace_piece.granules for block in range(first, first + blocks)}
 
 
-def runs_of_neighbours(blocks):
+def runs_of_neighbours(block_numbers):
     """[(first block, number of blocks)] of the runs of neighbouring blocks in a set."""
     runs = []
-    for block in sorted(blocks):
+    for block in sorted(block_numbers):
         if runs and runs[-1][0] + runs[-1][1] == block:
             runs[-1][1] += 1
         else:

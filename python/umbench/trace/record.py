@@ -32,9 +32,9 @@ def main():
         os.remove(part)
     out.unlink(missing_ok=True)
     library = library_path()
-    status = _run(options.program, _environment(out, library) | ({"UMBENCH_TRACE_SHARE": "1"} if options.whole else {}))
+    status = _run(options.program, _environment_variables(out, library) | ({"UMBENCH_TRACE_SHARE": "1"} if options.whole else {}))
     _join_files(out, options.program, library)
-    symbols.add_names(out)
+    symbols.add_symbol_names(out)
     if options.twice and status == 0:
         _time_again(out, options.program, library)
     return status
@@ -68,16 +68,16 @@ def library_path():
     return None
 
 
-def _environment(out, library):
+def _environment_variables(trace_file, library):
     """The environment variables of the traced program. `library` is None if there is no library."""
-    environment = dict(os.environ, UMBENCH_TRACE_OUT=str(out.resolve()))
+    environment = dict(os.environ, UMBENCH_TRACE_OUT=str(trace_file.resolve()))
     if library:
         environment["CUDA_INJECTION64_PATH"] = library
         environment.setdefault("NVTX_INJECTION64_PATH", environment.get("UMBENCH_CUPTI", "libcupti.so"))
     return environment
 
 
-def _run(program, environment, **streams):
+def _run(command, environment, **streams):
     """Runs the program; returns its exit code, or the _Signal that ended it."""
     before = {name: signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ("SIGINT", "SIGQUIT")}
 
@@ -86,12 +86,12 @@ def _run(program, environment, **streams):
             signal.signal(getattr(signal, name), handler)
 
     try:
-        child = subprocess.Popen(program, env=environment, preexec_fn=restore_handlers_in_child, **streams)
+        child = subprocess.Popen(command, env=environment, preexec_fn=restore_handlers_in_child, **streams)
     except FileNotFoundError:
-        output.say(f"umbench: trace: there is no program {program[0]}")
+        output.say(f"umbench: trace: there is no program {command[0]}")
         return NOT_FOUND
     except OSError as error:
-        output.say(f"umbench: trace: cannot run {program[0]}: {error.strerror}")
+        output.say(f"umbench: trace: cannot run {command[0]}: {error.strerror}")
         return CANNOT_RUN
     for name in FORWARDED_SIGNALS:
         signal.signal(getattr(signal, name), lambda number, _: child.send_signal(number))
@@ -103,15 +103,15 @@ class _Signal(int):
     """The number of the signal that ended the program."""
 
 
-def _time_again(out, program, library):
+def _time_again(trace_file, command, library):
     """Runs the program a second time without counting. Appends its times to the trace, with "role": "times" in the environment of each
     process."""
-    times = Path(f"{out}.times")
+    times = Path(f"{trace_file}.times")
     nothing = subprocess.DEVNULL
-    if _run(program, _environment(times, library) | {"UMBENCH_TRACE_TIMES": "1"}, stdin=nothing, stdout=nothing, stderr=nothing) != 0:
+    if _run(command, _environment_variables(times, library) | {"UMBENCH_TRACE_TIMES": "1"}, stdin=nothing, stdout=nothing, stderr=nothing) != 0:
         output.say("umbench: trace: the second run failed; the trace has the first one's times")
-    with open(out, "a", encoding="utf-8") as whole:
-        for part in sorted(_process_files(times), key=_start_of):
+    with open(trace_file, "a", encoding="utf-8") as whole:
+        for part in sorted(_process_files(times), key=_process_start_ns):
             with open(part, encoding="utf-8", errors="replace") as lines:
                 environment = json.loads(lines.readline() or "{}")
                 whole.write(json.dumps(environment | {"role": "times"}) + "\n")
@@ -119,7 +119,7 @@ def _time_again(out, program, library):
             os.remove(part)
 
 
-def _start_of(path):
+def _process_start_ns(path):
     """The start time of the process of a file, by which files are sorted; 0 if unknown."""
     with open(path, encoding="utf-8", errors="replace") as lines:
         try:
@@ -128,19 +128,19 @@ def _start_of(path):
             return 0
 
 
-def _process_files(out):
-    """The paths of the files of single processes, which become `out`."""
-    return sorted(glob.glob(glob.escape(str(out)) + ".[0-9]*"))
+def _process_files(trace_file):
+    """The paths of the files of single processes, which become `trace_file`."""
+    return sorted(glob.glob(glob.escape(str(trace_file)) + ".[0-9]*"))
 
 
-def _join_files(out, program, library):
-    """Joins the files of all processes to `out`, in the order in which the processes began."""
-    parts = _process_files(out)
+def _join_files(trace_file, command, library):
+    """Joins the files of all processes to `trace_file`, in the order in which the processes began."""
+    parts = _process_files(trace_file)
     if not parts:
-        parts = [_write_empty(out, program, library)]
-    parts.sort(key=_start_of)
-    os.replace(parts[0], out)
-    with open(out, "ab") as whole:
+        parts = [_write_empty_trace(trace_file, command, library)]
+    parts.sort(key=_process_start_ns)
+    os.replace(parts[0], trace_file)
+    with open(trace_file, "ab") as whole:
         for part in parts[1:]:
             with open(part, "rb") as more:
                 data = more.read()
@@ -148,18 +148,18 @@ def _join_files(out, program, library):
             os.remove(part)
 
 
-def _write_empty(out, program, library):
+def _write_empty_trace(trace_file, command, library):
     """Writes a file for a program none of whose processes wrote a file; returns its path."""
     why = (f"everything: no process of it started CUDA, or its driver did not load {LIBRARY}" if library else
            f"everything: there is no {LIBRARY} beside umbench; build it with -DUM_CUDA=ON, or let UMBENCH_TRACE_LIBRARY name it")
-    path = f"{out}.0"
+    path = f"{trace_file}.0"
     now = time.time_ns()
     with open(path, "w", encoding="utf-8") as file:
         for line in ({"kind": "environment", "schema": 1, "tool": "umbench trace", "process": 0, "parent": os.getpid(),
-                      "program": program, "start_ns": now, "wall_clock_ns": now, "kernel_release": os.uname().release,
+                      "program": command, "start_ns": now, "wall_clock_ns": now, "kernel_release": os.uname().release,
                       "driver": ""}, {"kind": "lacking", "what": why}):
             file.write(json.dumps(line) + "\n")
-    output.say(f"umbench: trace: {out} lacks {why}")
+    output.say(f"umbench: trace: {trace_file} lacks {why}")
     return path
 
 

@@ -15,12 +15,12 @@ STYLE = ("body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin:
          "pre { white-space: pre-wrap; background: #f2f6fa; padding: .6rem 1.2rem; } img { width: 100%; }")
 
 
-def write(traces, folder):
+def write(trace_files, folder):
     """Writes index.html, and the figures of each process in which something moved."""
     use_style()
     folder = Path(folder)
     sections = []
-    for path in traces:
+    for path in trace_files:
         processes = read(path)
         for process in processes:
             name = f"heat_{Path(path).stem}" + (f"_{process.environment.get('process')}" if len(processes) > 1 else "")
@@ -37,12 +37,12 @@ def write(traces, folder):
     print(folder / "index.html")
 
 
-def _section_of_process(path, process, folder, name):
+def _section_of_process(trace_file, process, folder, figure_name):
     lines = explain.as_lines(process, *explain.explain(process))
     drawn = heat.figure(process)
     image = ""
     if drawn is not None:
-        save(drawn, folder, name, KINDS)
-        data = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
+        save(drawn, folder, figure_name, KINDS)
+        data = base64.b64encode((folder / f"{figure_name}.png").read_bytes()).decode()
         image = f"<figure><img alt='Heat of allocations over time' src='data:image/png;base64,{data}'></figure>"
-    return f"<section><h2>{escape(str(path))}, process {process.environment.get('process')}</h2><pre>{escape(chr(10).join(lines))}</pre>{image}</section>"
+    return f"<section><h2>{escape(str(trace_file))}, process {process.environment.get('process')}</h2><pre>{escape(chr(10).join(lines))}</pre>{image}</section>"

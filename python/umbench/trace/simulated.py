@@ -26,7 +26,7 @@ def saving_ns(process, rule_key, allocation, costs):
     if not program or rule_key not in STRATEGIES or allocation.number is None:
         return None
     try:
-        made = graph.convert(process, costs, allocation)
+        made = graph.network_of_process(process, costs, allocation)
     except load.TooLittle:
         return None
     if len(made.operators) > MAX_OPERATORS:
@@ -38,10 +38,10 @@ def saving_ns(process, rule_key, allocation, costs):
     return None if None in times else times[0] - times[1]
 
 
-def _simulate(program, network, strategy, machine):
+def _simulate(umbench_path, network_file, strategy, machine_name):
     """The time of the first simulated iteration in ns; None if the simulator failed."""
-    record = network.with_suffix(f".{strategy}.jsonl")
-    done = subprocess.run([program, "run", "--network", str(network), "--strategy", strategy, "--ratio", str(RATIO), "--backend", f"sim:{machine}",
+    record = network_file.with_suffix(f".{strategy}.jsonl")
+    done = subprocess.run([umbench_path, "run", "--network", str(network_file), "--strategy", strategy, "--ratio", str(RATIO), "--backend", f"sim:{machine_name}",
                            "--iterations", "1", "--out", str(record)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         return None

@@ -11,18 +11,18 @@ PLACE = re.compile(r"^(/?[^+]+)\+(0x[0-9a-f]+)(?: (\S+))?$")
 MAX_AT_ONCE = 500
 
 
-def add_names(path):
+def add_symbol_names(trace_file):
     """Rewrites the trace with the names of addresses that have one."""
     offsets = {}
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(trace_file, encoding="utf-8", errors="replace") as file:
         for line in file:
             if match := line.startswith('{"kind":"name"') and _match_place(line):
                 offsets.setdefault(match[1], set()).add(match[2])
     known = {(file, offset): name for file, found in offsets.items() for offset, name in _function_names(file, sorted(found))}
     if not known:
         return
-    rewritten = f"{path}.0"
-    with open(path, encoding="utf-8", errors="replace") as file, open(rewritten, "w", encoding="utf-8") as out:
+    rewritten = f"{trace_file}.0"
+    with open(trace_file, encoding="utf-8", errors="replace") as file, open(rewritten, "w", encoding="utf-8") as out:
         for line in file:
             match = line.startswith('{"kind":"name"') and _match_place(line)
             name = match and known.get((match[1], match[2]))
@@ -30,7 +30,7 @@ def add_names(path):
                 entry = json.loads(line)
                 line = json.dumps(entry | {"name": f"{match[1]}+{match[2]} {name}"}) + "\n"
             out.write(line)
-    os.replace(rewritten, path)
+    os.replace(rewritten, trace_file)
 
 
 def _match_place(line):
