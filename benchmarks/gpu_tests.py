@@ -16,32 +16,32 @@ EXCLUDED = "*ballast*"  # tests of a ballast, which takes nearly all device memo
 VERDICT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+)[, ].*\((\d+) ms\)$", re.MULTILINE)
 
 
-def run(folder, log_folder, seconds):
+def run_all(test_folder, log_folder, max_seconds):
     """Runs all tests. Returns whether all ended, none failed and fewer were skipped than ran. Prints a line for each executable, and the
     output of those that fail."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + max_seconds
     log_folder.mkdir(parents=True, exist_ok=True)
-    found = {path.name: path for path in sorted(folder.rglob("*_test")) if path.name in ALONE or path.name.startswith("cuda_")}
+    found = {path.name: path for path in sorted(test_folder.rglob("*_test")) if path.name in ALONE or path.name.startswith("cuda_")}
     if not found:
-        print(f"error: no cuda_*_test in {folder}; build the preset cuda, or name its folder")
+        print(f"error: no cuda_*_test in {test_folder}; build the preset cuda, or name its folder")
         return False
     results = [run_shard(found[name], 0, 1, log_folder, end) for name in ALONE if name in found]
     names = [name for name in SHARDS if name in found] + [name for name in found if name not in ALONE and name not in SHARDS]
     together = [(found[name], shard, SHARDS.get(name, 1)) for name in names for shard in range(SHARDS.get(name, 1))]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         results += pool.map(lambda job: run_shard(*job, log_folder, end), together)
-    return report(results)
+    return report_whether_all_passed(results)
 
 
-def run_shard(path, shard, shard_count, log_folder, end_time):
+def run_shard(executable, shard_index, shard_count, log_folder, end_time):
     """Runs one shard of an executable. Returns (name, exit code, output); the code is None if it was stopped."""
-    name = path.name if shard_count == 1 else f"{path.name}.{shard + 1}_of_{shard_count}"
-    environment = os.environ | {"GTEST_TOTAL_SHARDS": str(shard_count), "GTEST_SHARD_INDEX": str(shard)}
+    name = executable.name if shard_count == 1 else f"{executable.name}.{shard_index + 1}_of_{shard_count}"
+    environment = os.environ | {"GTEST_TOTAL_SHARDS": str(shard_count), "GTEST_SHARD_INDEX": str(shard_index)}
     began = time.monotonic()
     log = log_folder / f"{name}.log"
     with log.open("w", encoding="utf-8") as out:
         try:
-            code = subprocess.run([str(path), f"--gtest_filter=-{EXCLUDED}", "--gtest_color=no"], env=environment, stdin=subprocess.DEVNULL,
+            code = subprocess.run([str(executable), f"--gtest_filter=-{EXCLUDED}", "--gtest_color=no"], env=environment, stdin=subprocess.DEVNULL,
                                   stdout=out, stderr=subprocess.STDOUT, timeout=max(1, end_time - began), check=False).returncode
         except subprocess.TimeoutExpired:
             code = None
@@ -52,14 +52,14 @@ def run_shard(path, shard, shard_count, log_folder, end_time):
     return name, code, text
 
 
-def count_verdicts(text):
+def count_verdicts(test_output):
     """{"OK", "FAILED", "SKIPPED": number of tests} of an executable's output."""
-    verdicts = [match[1] for match in VERDICT.finditer(text)]
+    verdicts = [match[1] for match in VERDICT.finditer(test_output)]
     return {verdict: verdicts.count(verdict) for verdict in ("OK", "FAILED", "SKIPPED")}
 
 
-def report(results):
-    """Prints the sums and the output of executables that failed. Returns what run() does."""
+def report_whether_all_passed(results):
+    """Prints the sums and the output of executables that failed. Returns what run_all() does."""
     totals = {verdict: sum(count_verdicts(text)[verdict] for _, _, text in results) for verdict in ("OK", "FAILED", "SKIPPED")}
     for name, code, text in results:
         if code:

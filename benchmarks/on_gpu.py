@@ -44,21 +44,21 @@ PAPERS = ("unified_memory", "uvm_discard", "oc_dnn", "deepum", "pooch", "vdnn", 
 WANTED_RATIO = 1.01
 
 
-def make_part_of_sweep(name):
-    """The part that runs sweeps/gpu_NAME.json and prints its slowdowns."""
-    def run_part(options, folder, seconds):
-        line = [options.umbench, "sweep", SWEEPS / f"gpu_{name}.json", "--out", folder / f"{name}.jsonl", "--times-only",
+def make_sweep_runner(sweep_name):
+    """Returns a function that runs sweeps/gpu_NAME.json and prints its slowdowns."""
+    def run_sweep(options, out_folder, max_seconds):
+        line = [options.umbench, "sweep", SWEEPS / f"gpu_{sweep_name}.json", "--out", out_folder / f"{sweep_name}.jsonl", "--times-only",
                 "--no-preflight", "--resume"]
-        succeeded = timed.run(line, seconds) in timed.SUCCEEDED
-        print(slowdown_table(folder / f"{name}.jsonl"), flush=True)
+        succeeded = timed.run_within(line, max_seconds) in timed.SUCCEEDED
+        print(slowdown_table(out_folder / f"{sweep_name}.jsonl"), flush=True)
         return succeeded
-    return run_part
+    return run_sweep
 
 
-def slowdown_table(path):
+def slowdown_table(record_file):
     """A table in Markdown of times divided by that of `device` for the same network, batch and precision, in the order of the cells."""
     rows = ["| network | batch | precision | strategy | ratio | ms | over device |", "|---|---|---|---|---|---|---|"]
-    records = load.read(path)[1] if path.exists() else []
+    records = load.read(record_file)[1] if record_file.exists() else []
     cell_of = lambda record: (record["network"], record["batch"], record["precision"])  # noqa: E731
     base = {}
     for record in records:
@@ -75,15 +75,15 @@ def slowdown_table(path):
     return "\n".join(rows)
 
 
-def run_tests(options, folder, seconds):
-    return gpu_tests.run(Path(options.build) / "tests", folder / "tests", seconds)
+def run_tests(options, out_folder, max_seconds):
+    return gpu_tests.run_all(Path(options.build) / "tests", out_folder / "tests", max_seconds)
 
 
-def compare_builds(options, folder, seconds):
+def compare_builds(options, out_folder, max_seconds):
     """Runs all cells by both builds, in rounds until the time is over. The order of the two builds alternates."""
     if not options.base:
         raise load.BadInput("before_after: --base names the umbench to compare with")
-    spec, end = SWEEPS / "gpu_before_after.json", time.monotonic() + seconds
+    spec, end = SWEEPS / "gpu_before_after.json", time.monotonic() + max_seconds
     cells = timed.count_cells(options.umbench, spec)
     number, slowest = 0, 0.0
     while number == 0 or end - time.monotonic() > slowest:
@@ -93,21 +93,22 @@ def compare_builds(options, folder, seconds):
             for side, binary in sides if (number + cell) % 2 else sides[::-1]:
                 left = end - time.monotonic()
                 if left < 5:
-                    return compare_sides(folder, cells)
-                out = folder / "before_after" / side / f"{cell}.{number}.jsonl"
+                    return report_time_ratios(out_folder, cells)
+                out = out_folder / "before_after" / side / f"{cell}.{number}.jsonl"
                 out.parent.mkdir(parents=True, exist_ok=True)
-                timed.run([binary, "sweep", spec, "--shard", f"{cell}/{cells}", "--out", out, "--times-only", "--no-preflight",
+                timed.run_within([binary, "sweep", spec, "--shard", f"{cell}/{cells}", "--out", out, "--times-only", "--no-preflight",
                            "--resume"], left, quiet=True)
         slowest = max(slowest, time.monotonic() - began)
-    return compare_sides(folder, cells)
+    return report_time_ratios(out_folder, cells)
 
 
-def compare_sides(folder, cell_count):
-    """Prints for each cell the minimum steady time of either build, their ratio, and whether the results are bit-identical."""
+def report_time_ratios(out_folder, cell_count):
+    """Prints for each cell the minimum steady time of either build, their ratio, and whether the results are bit-identical. Returns whether
+    the mean ratio is at most WANTED_RATIO."""
     print("| cell | before ms | now ms | ratio | rounds | same bits |\n|---|---|---|---|---|---|")
     ratios = []
     for cell in range(1, cell_count + 1):
-        sides = [[record for path in sorted((folder / "before_after" / side).glob(f"{cell}.*.jsonl"))
+        sides = [[record for path in sorted((out_folder / "before_after" / side).glob(f"{cell}.*.jsonl"))
                   for record in load.read(path)[1] if record["outcome"] == "ok"] for side in ("base", "head")]
         if not all(sides):
             print(f"| {cell} | not run on both sides |")
@@ -127,20 +128,20 @@ def compare_sides(folder, cell_count):
     return mean <= WANTED_RATIO
 
 
-def run_validation(options, folder, seconds):
-    return timed.run([ROOT / "benchmarks/gpu_validation.sh", folder / "validation", options.build], seconds, {"RUNS": "1"}) in timed.SUCCEEDED
+def run_validation(options, out_folder, max_seconds):
+    return timed.run_within([ROOT / "benchmarks/gpu_validation.sh", out_folder / "validation", options.build], max_seconds, {"RUNS": "1"}) in timed.SUCCEEDED
 
 
-def reproduce_papers(options, folder, seconds):
+def reproduce_papers(options, out_folder, max_seconds):
     """Runs one paper after the other, each for its share of the time. A paper that was stopped runs again, in another folder."""
-    end, succeeded = time.monotonic() + seconds, True
-    left = [paper for paper in PAPERS if not any(map(has_every_cell, (folder / "reproduced").glob(f"{paper}_*")))]
+    end, succeeded = time.monotonic() + max_seconds, True
+    left = [paper for paper in PAPERS if not any(map(has_every_cell, (out_folder / "reproduced").glob(f"{paper}_*")))]
     while left and end - time.monotonic() >= 5:
         share = (end - time.monotonic()) / len(left)
         paper = left.pop(0)
-        out = folder / "reproduced" / f"{paper}_{len(list((folder / 'reproduced').glob(f'{paper}_*'))) + 1}"
+        out = out_folder / "reproduced" / f"{paper}_{len(list((out_folder / 'reproduced').glob(f'{paper}_*'))) + 1}"
         line = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", out, "--no-figure"]
-        succeeded = timed.run(line, share) in timed.SUCCEEDED and succeeded
+        succeeded = timed.run_within(line, share) in timed.SUCCEEDED and succeeded
     return succeeded
 
 
@@ -151,47 +152,48 @@ def has_every_cell(run_folder):
     return keys.exists() and len(json.loads(keys.read_text(encoding="utf-8"))) == len(wanted)
 
 
-def measure_equal_builds(options, folder, seconds):
+def compare_build_with_itself(options, out_folder, max_seconds):
     """Measures pairs of sweeps by the same build until the time is over, at least one pair."""
-    end, number, slowest = time.monotonic() + seconds, 0, 0.0
+    end, number, slowest = time.monotonic() + max_seconds, 0, 0.0
     while number == 0 or end - time.monotonic() > slowest:
         number, began = number + 1, time.monotonic()
-        out = folder / "gate" / str(number)
+        out = out_folder / "gate" / str(number)
         line = [options.umbench, "interleave", SWEEPS / "gpu_aa.json", "--base", options.umbench, "--head", options.umbench,
                 "--rounds", "2", "--out", out]
-        if timed.run(line, end - began) != 0:
+        if timed.run_within(line, end - began) != 0:
             return number > 1  # at least one pair must have ended
         if importlib.util.find_spec("scipy"):
-            print(f"pair {number}: umbench compare ended with {timed.run([options.umbench, 'compare', out / 'base', out / 'head'], 60)}", flush=True)
+            print(f"pair {number}: umbench compare ended with {timed.run_within([options.umbench, 'compare', out / 'base', out / 'head'], 60)}", flush=True)
         slowest = max(slowest, time.monotonic() - began)
     return True
 
 
-def run_replays(options, folder, seconds):
-    return replay.replay(options.umbench, folder, seconds)
+def replay_computed_networks(options, out_folder, max_seconds):
+    return replay.compare_with_computed(options.umbench, out_folder, max_seconds)
 
 
-def run_curves(options, folder, seconds):
-    return replay.curves(options.umbench, folder, seconds, options.backend)
+def replay_simulated_curves(options, out_folder, max_seconds):
+    return replay.compare_with_simulated(options.umbench, out_folder, max_seconds, options.backend)
 
 
-def run_peers(options, folder, seconds):
-    end, succeeded = time.monotonic() + seconds, True
+def compare_with_pytorch(options, out_folder, max_seconds):
+    end, succeeded = time.monotonic() + max_seconds, True
     for number, row in enumerate(PEERS, 1):  # one call a row: pytorch.py refuses a case that comes twice
         line = [sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", row, "--ways", "eager,compile",
-                "--no-gradients", "--out", folder / f"peers_{number}.jsonl", "--resume"]
-        succeeded = timed.run(line, max(5, end - time.monotonic())) in timed.SUCCEEDED and succeeded
+                "--no-gradients", "--out", out_folder / f"peers_{number}.jsonl", "--resume"]
+        succeeded = timed.run_within(line, max(5, end - time.monotonic())) in timed.SUCCEEDED and succeeded
     return succeeded
 
 
-def run_remedies(options, folder, seconds):
-    return timed.run([sys.executable, ROOT / "benchmarks/peers/remedies.py", "--umbench", options.umbench, "--out",
-                      folder / "remedies.jsonl", "--resume", "--stop-after", int(seconds)], seconds) in timed.SUCCEEDED
+def compare_with_pytorch_remedies(options, out_folder, max_seconds):
+    return timed.run_within([sys.executable, ROOT / "benchmarks/peers/remedies.py", "--umbench", options.umbench, "--out",
+                             out_folder / "remedies.jsonl", "--resume", "--stop-after", int(max_seconds)], max_seconds) in timed.SUCCEEDED
 
 
-PARTS = {"tests": run_tests, "before_after": compare_builds, "tables": make_part_of_sweep("tables"), "best": make_part_of_sweep("best"), "papers": make_part_of_sweep("papers"),
-         "ooc_cudnn": make_part_of_sweep("ooc_cudnn"), "validation": run_validation, "reproduce": reproduce_papers, "gate": measure_equal_builds, "replay": run_replays,
-         "curves": run_curves, "peers": run_peers, "remedies": run_remedies}
+PARTS = {"tests": run_tests, "before_after": compare_builds, "tables": make_sweep_runner("tables"), "best": make_sweep_runner("best"),
+         "papers": make_sweep_runner("papers"), "ooc_cudnn": make_sweep_runner("ooc_cudnn"), "validation": run_validation,
+         "reproduce": reproduce_papers, "gate": compare_build_with_itself, "replay": replay_computed_networks,
+         "curves": replay_simulated_curves, "peers": compare_with_pytorch, "remedies": compare_with_pytorch_remedies}
 
 
 def parse_arguments(argv):
@@ -205,9 +207,9 @@ def parse_arguments(argv):
     return parser.parse_args(argv)
 
 
-def seconds_for(parts, minutes):
+def seconds_for_first(parts_left, minutes_left):
     """The seconds for the first of the remaining parts: its share of the remaining time, by its weight."""
-    return 60 * minutes * WEIGHTS[parts[0]] / sum(WEIGHTS[part] for part in parts)
+    return 60 * minutes_left * WEIGHTS[parts_left[0]] / sum(WEIGHTS[part] for part in parts_left)
 
 
 def main(argv=None):
@@ -221,7 +223,7 @@ def main(argv=None):
             print(f"{part}: skipped, PyTorch is not installed", flush=True)
             left.remove(part)
     while left:
-        seconds = seconds_for(left, (end - time.monotonic()) / 60)
+        seconds = seconds_for_first(left, (end - time.monotonic()) / 60)
         if seconds < 5:
             print(f"no time is left for {', '.join(left)}")
             break

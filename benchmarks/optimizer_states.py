@@ -29,11 +29,11 @@ HOST = -1
 
 
 @triton.jit
-def adamw(w, g, m, v, count, correction1, correction2, lr: tl.constexpr, beta1: tl.constexpr, beta2: tl.constexpr, epsilon: tl.constexpr,
-          decay: tl.constexpr, block: tl.constexpr):
+def adamw(w, g, m, v, element_count, correction1, correction2, lr: tl.constexpr, beta1: tl.constexpr, beta2: tl.constexpr, epsilon: tl.constexpr,
+          decay: tl.constexpr, block_size: tl.constexpr):
     """Updates w, m and v. The moments are divided by `correction1` and `correction2`, which are 1 - beta ** step."""
-    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    inside = at < count
+    at = tl.program_id(0).to(tl.int64) * block_size + tl.arange(0, block_size)
+    inside = at < element_count
     gradient = tl.load(g + at, inside)
     weight = tl.load(w + at, inside) * (1 - lr * decay)
     mean = beta1 * tl.load(m + at, inside) + (1 - beta1) * gradient
@@ -43,10 +43,10 @@ def adamw(w, g, m, v, count, correction1, correction2, lr: tl.constexpr, beta1: 
     tl.store(w + at, weight - lr * (mean / correction1) / (tl.sqrt(square / correction2) + epsilon), inside)
 
 
-def step(w, g, m, v, number):
-    """Runs step `number`, from 1, of AdamW, which changes weights and moments, w, m and v, in place."""
+def run_adamw_step(w, g, m, v, step_number):
+    """Runs a step of AdamW, numbered from 1, which changes weights and moments, w, m and v, in place."""
     block = 1024
-    adamw[(triton.cdiv(w.numel(), block),)](w, g, m, v, w.numel(), 1 - BETA1**number, 1 - BETA2**number, LR, BETA1, BETA2, EPSILON, DECAY, block)
+    adamw[(triton.cdiv(w.numel(), block),)](w, g, m, v, w.numel(), 1 - BETA1**step_number, 1 - BETA2**step_number, LR, BETA1, BETA2, EPSILON, DECAY, block)
 
 
 # --- managed memory ---
@@ -64,22 +64,22 @@ def call_cuda(function_name, *arguments):
 class ManagedTensor:
     """A tensor of zeros in managed memory, whose pages are on the host."""
 
-    def __init__(self, count):
-        self.pointer, self.bytes = ctypes.c_uint64(), 4 * count
+    def __init__(self, element_count):
+        self.pointer, self.bytes = ctypes.c_uint64(), 4 * element_count
         call_cuda("cuMemAllocManaged", ctypes.byref(self.pointer), ctypes.c_size_t(self.bytes), 1)
-        self.__cuda_array_interface__ = {"shape": (count,), "typestr": "<f4", "data": (self.pointer.value, False), "version": 3}
+        self.__cuda_array_interface__ = {"shape": (element_count,), "typestr": "<f4", "data": (self.pointer.value, False), "version": 3}
         self.tensor = torch.as_tensor(self, device="cuda")
         self.tensor.zero_()
         self.prefetch(HOST)
         torch.cuda.synchronize()
 
-    def prefetch(self, device, first=0, count=None):
-        size = self.bytes - 4 * first if count is None else 4 * count
-        call_cuda("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * first), ctypes.c_size_t(size), device,
+    def prefetch(self, device, first_element=0, element_count=None):
+        size = self.bytes - 4 * first_element if element_count is None else 4 * element_count
+        call_cuda("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * first_element), ctypes.c_size_t(size), device,
                ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
 
-    def advise(self, advice, device):
-        call_cuda("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), advice, device)
+    def advise(self, advice_code, device):
+        call_cuda("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), advice_code, device)
 
     def free(self):
         del self.tensor
@@ -87,39 +87,39 @@ class ManagedTensor:
         call_cuda("cuMemFree_v2", self.pointer)
 
 
-# --- places of the states: each is a function of (weights, gradients) that returns (a step, memory to free) ---
+# --- places of the states: each is a function of (weights, gradients) that returns (run(step_number), [managed tensors to free]) ---
 
-def states_on_device(w, g):
+def place_on_device(w, g):
     m, v = torch.zeros_like(w), torch.zeros_like(w)
-    return lambda number: step(w, g, m, v, number), []
+    return lambda number: run_adamw_step(w, g, m, v, number), []
 
 
-def managed_memory_with(hints=(), prefetches_in=False, prefetches_out=True):
-    """Returns a function that places the states in managed memory. `hints`: [(value of CUmem_advise, device)]. With `prefetches_in` the states are
-    prefetched before the kernel instead of moved by faults, with `prefetches_out` they are prefetched to the host after it."""
+def make_managed_placement(advice_and_devices=(), prefetches_to_device=False, prefetches_to_host=True):
+    """Returns a function that places the states in managed memory. `advice_and_devices`: [(value of CUmem_advise, device)]. The states are
+    prefetched to the device before the kernel instead of moved by faults, and to the host after it, if so asked."""
     def place_states(w, g):
         states = [ManagedTensor(w.numel()), ManagedTensor(w.numel())]
         for state in states:
-            for hint, where in hints:
-                state.advise(hint, where)
+            for advice_code, device in advice_and_devices:
+                state.advise(advice_code, device)
 
-        def run(number):
-            for state in states if prefetches_in else ():
+        def run(step_number):
+            for state in states if prefetches_to_device else ():
                 state.prefetch(0)
-            step(w, g, states[0].tensor, states[1].tensor, number)
-            for state in states if prefetches_out else ():
+            run_adamw_step(w, g, states[0].tensor, states[1].tensor, step_number)
+            for state in states if prefetches_to_host else ():
                 state.prefetch(HOST)
 
         return run, states
     return place_states
 
 
-def step_in_chunks(move_in, move_out, states, w, g):
+def make_chunked_step(move_to_device, move_to_host, states, w, g):
     """Returns a function that runs the step of a given number in chunks: while the kernel runs on one chunk, the next is moved to the device and
-    the previous one to the host. move_in(state, buffer, first element, count) returns the chunk on the device."""
+    the previous one to the host. move_to_device(state, buffer_index, first_element, element_count) returns the chunk on the device."""
     streams = [torch.cuda.Stream() for _ in range(3)]  # for copies to the GPU, the kernel, and copies to the host
 
-    def run(number):
+    def run(step_number):
         caller = torch.cuda.current_stream()
         for stream in streams:
             stream.wait_stream(caller)
@@ -129,74 +129,78 @@ def step_in_chunks(move_in, move_out, states, w, g):
             with torch.cuda.stream(streams[0]):
                 if i >= BUFFERS:
                     streams[0].wait_event(left_device[i - BUFFERS])
-                m, v = (move_in(state, i % BUFFERS, at, count) for state in states)
+                m, v = (move_to_device(state, i % BUFFERS, at, count) for state in states)
             streams[1].wait_stream(streams[0])
             with torch.cuda.stream(streams[1]):
-                step(w[at:at + count], g[at:at + count], m, v, number)
+                run_adamw_step(w[at:at + count], g[at:at + count], m, v, step_number)
             streams[2].wait_stream(streams[1])
             with torch.cuda.stream(streams[2]):
                 for state in states:
-                    move_out(state, i % BUFFERS, at, count)
+                    move_to_host(state, i % BUFFERS, at, count)
                 left_device.append(streams[2].record_event())
         for stream in streams:
             caller.wait_stream(stream)
     return run
 
 
-def managed_in_chunks(w, g):
+def place_managed_moved_in_chunks(w, g):
     states = [ManagedTensor(w.numel()), ManagedTensor(w.numel())]
 
-    def move_in(state, _, first, count):
-        state.prefetch(0, first, count)
-        return state.tensor[first:first + count]
+    def move_to_device(state, _buffer_index, first_element, element_count):
+        state.prefetch(0, first_element, element_count)
+        return state.tensor[first_element:first_element + element_count]
 
-    return step_in_chunks(move_in, lambda state, _, first, count: state.prefetch(HOST, first, count), states, w, g), states
+    def move_to_host(state, _buffer_index, first_element, element_count):
+        state.prefetch(HOST, first_element, element_count)
+
+    return make_chunked_step(move_to_device, move_to_host, states, w, g), states
 
 
-def pinned_states(w):
+def make_pinned_states(w):
+    """Two tensors of zeros in pinned memory, as large as the weights."""
     return [torch.zeros(w.numel(), pin_memory=True) for _ in range(2)]
 
 
-def pinned_in_chunks(w, g):
-    states = [(host, [torch.empty(CHUNK, device="cuda") for _ in range(BUFFERS)]) for host in pinned_states(w)]
+def place_pinned_copied_in_chunks(w, g):
+    states = [(host, [torch.empty(CHUNK, device="cuda") for _ in range(BUFFERS)]) for host in make_pinned_states(w)]
 
-    def move_in(state, buffer, first, count):
-        host, buffers = state
-        buffers[buffer][:count].copy_(host[first:first + count], non_blocking=True)
-        return buffers[buffer][:count]
+    def move_to_device(host_and_buffers, buffer_index, first_element, element_count):
+        host, buffers = host_and_buffers
+        buffers[buffer_index][:element_count].copy_(host[first_element:first_element + element_count], non_blocking=True)
+        return buffers[buffer_index][:element_count]
 
-    def move_out(state, buffer, first, count):
-        host, buffers = state
-        host[first:first + count].copy_(buffers[buffer][:count], non_blocking=True)
+    def move_to_host(host_and_buffers, buffer_index, first_element, element_count):
+        host, buffers = host_and_buffers
+        host[first_element:first_element + element_count].copy_(buffers[buffer_index][:element_count], non_blocking=True)
 
-    return step_in_chunks(move_in, move_out, states, w, g), []
+    return make_chunked_step(move_to_device, move_to_host, states, w, g), []
 
 
-def pinned_read_over_link(w, g):
-    m, v = pinned_states(w)
-    return lambda number: step(w, g, m, v, number), []
+def place_pinned_read_over_link(w, g):
+    m, v = make_pinned_states(w)
+    return lambda number: run_adamw_step(w, g, m, v, number), []
 
 
 PLACES = {
-    "device": states_on_device,
-    "pinned, copied in chunks": pinned_in_chunks,
-    "pinned, stepped over the link": pinned_read_over_link,
-    "managed, preferred host, accessed by device": managed_memory_with([(PREFERRED, HOST), (ACCESSED, 0)], prefetches_out=False),
-    "managed, prefetched in chunks": managed_in_chunks,
-    "managed, prefetched": managed_memory_with(prefetches_in=True),
-    "managed": managed_memory_with(),
-    "managed, preferred device": managed_memory_with([(PREFERRED, 0)]),
-    "managed, preferred host": managed_memory_with([(PREFERRED, HOST)]),
-    "managed, accessed by device": managed_memory_with([(ACCESSED, 0)]),
-    "managed, read mostly": managed_memory_with([(READ_MOSTLY, 0)]),
+    "device": place_on_device,
+    "pinned, copied in chunks": place_pinned_copied_in_chunks,
+    "pinned, stepped over the link": place_pinned_read_over_link,
+    "managed, preferred host, accessed by device": make_managed_placement([(PREFERRED, HOST), (ACCESSED, 0)], prefetches_to_host=False),
+    "managed, prefetched in chunks": place_managed_moved_in_chunks,
+    "managed, prefetched": make_managed_placement(prefetches_to_device=True),
+    "managed": make_managed_placement(),
+    "managed, preferred device": make_managed_placement([(PREFERRED, 0)]),
+    "managed, preferred host": make_managed_placement([(PREFERRED, HOST)]),
+    "managed, accessed by device": make_managed_placement([(ACCESSED, 0)]),
+    "managed, read mostly": make_managed_placement([(READ_MOSTLY, 0)]),
 }
 WARM_UP, COMPARED_STEPS = 2, 3  # untimed steps; steps after which the weights are compared with torch.optim's
 
 
-def step_times(run_step, steps, max_seconds, compare_weights):
-    """The nanoseconds of each step after WARM_UP. There are `steps` of them, or fewer if they take longer than `max_seconds`."""
+def measure_steps_ns(run_step, max_steps, max_seconds, compare_weights):
+    """The nanoseconds of each step after WARM_UP. There are `max_steps` of them, or fewer if they take longer than `max_seconds`."""
     samples, began = [], time.monotonic()
-    for number in range(1, WARM_UP + steps + 1):
+    for number in range(1, WARM_UP + max_steps + 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         begin.record()
@@ -211,20 +215,20 @@ def step_times(run_step, steps, max_seconds, compare_weights):
     return samples[WARM_UP:]
 
 
-def initial_tensors(count):
+def initial_weights_and_gradients(element_count):
     """(weights, gradients), random but the same in each call."""
     generator = torch.Generator("cuda").manual_seed(1)
-    return torch.randn(count, device="cuda", generator=generator), torch.randn(count, device="cuda", generator=generator)
+    return torch.randn(element_count, device="cuda", generator=generator), torch.randn(element_count, device="cuda", generator=generator)
 
 
-def largest_difference_from_torch(w):
+def largest_difference_from_torch(weights):
     """The largest difference from the weights of torch.optim.AdamW after COMPARED_STEPS steps."""
-    expected, g = initial_tensors(w.numel())
+    expected, g = initial_weights_and_gradients(weights.numel())
     expected.grad = g
     optimizer = torch.optim.AdamW([expected.requires_grad_()], LR, (BETA1, BETA2), EPSILON, DECAY, fused=True)
     for _ in range(COMPARED_STEPS):
         optimizer.step()
-    return float((expected.detach() - w).abs().max())
+    return float((expected.detach() - weights).abs().max())
 
 
 def driver_version():
@@ -240,24 +244,24 @@ def main():
     parser.add_argument("--only", metavar="PLACE", nargs="+", default=list(PLACES), choices=list(PLACES), help="these alone, `device` first")
     parser.add_argument("--within", type=float, default=3, metavar="SECONDS", help="slower places are measured by fewer steps")
     options = parser.parse_args()
-    lines, wanted = [], []
+    lines, expected = [], []
     facts = {"schema": 1, "kind": "optimizer_states", "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
              "parameters": options.parameters, "state_bytes": 8 * options.parameters}
     for name in options.only:
-        w, g = initial_tensors(options.parameters)
+        w, g = initial_weights_and_gradients(options.parameters)
         run, held = PLACES[name](w, g)
         found = {}
 
-        def compare_weights(w=w, result=found):
-            if not wanted:
-                wanted.extend([w.clone(), largest_difference_from_torch(w)])
-            result["same_bits"] = bool(torch.equal(w, wanted[0]))
+        def compare_weights(weights=w, line=found):
+            if not expected:
+                expected.extend([weights.clone(), largest_difference_from_torch(weights)])
+            line["same_bits"] = bool(torch.equal(weights, expected[0]))
 
-        samples = step_times(run, options.steps, options.within, compare_weights)
+        samples = measure_steps_ns(run, options.steps, options.within, compare_weights)
         lines.append(facts | {"place": name, "step_ns": round(statistics.median(samples)), "samples_ns": samples} | found
-                     | {"largest_difference_from_torch": wanted[1]})
+                     | {"largest_difference_from_torch": expected[1]})
         same = "same bits" if found["same_bits"] else "OTHER BITS"
-        print(f"{name:45} {lines[-1]['step_ns'] / 1e6:9.2f} ms  {same}, off torch {wanted[1]:.1e}", flush=True)
+        print(f"{name:45} {lines[-1]['step_ns'] / 1e6:9.2f} ms  {same}, off torch {expected[1]:.1e}", flush=True)
         Path(options.out).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         del run, w, g
         for each in held:

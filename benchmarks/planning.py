@@ -30,10 +30,10 @@ PAPERS = ("pooch", "checkmate", "autoswap")  # strategies of papers, planned for
 FIELDS = ("network", "strategy", "ratio", "build")
 
 
-def chain(operator_count):
+def chain_graph(operator_count):
     """The graph file of a training step of `operator_count` operators, whose backward pass reads the result of each layer."""
-    def op(name, inputs, output):
-        return {"name": name, "kind": "opaque", "label": "layer", "flops": 2_000_000_000, "bytes": 100_000_000, "in": inputs, "out": [output]}
+    def op(name, input_names, output_name):
+        return {"name": name, "kind": "opaque", "label": "layer", "flops": 2_000_000_000, "bytes": 100_000_000, "in": input_names, "out": [output_name]}
 
     layers = operator_count // 2
     tensors = [{"name": "x0", "shape": [16, 512, 32, 32], "use": "input"}]
@@ -48,11 +48,11 @@ def chain(operator_count):
     return {"schema": 1, "kind": "graph", "name": f"chain_{operator_count}", "precision": "bf16", "tensors": tensors, "ops": forward + backward}
 
 
-def cases(folder):
-    """Yields (network, its arguments for umbench plan). Those that take longest come first."""
+def networks_with_arguments(scratch_folder):
+    """Yields (network, its arguments for umbench plan). Those that take longest come first. Writes the chains to the folder."""
     for operators in reversed(CHAINS):
-        path = Path(folder) / f"chain_{operators}.json"
-        path.write_text(json.dumps(chain(operators)), encoding="utf-8")
+        path = Path(scratch_folder) / f"chain_{operators}.json"
+        path.write_text(json.dumps(chain_graph(operators)), encoding="utf-8")
         yield path.stem, [str(path)]
     for network, batch in CATALOGUE.items():
         yield network, [network, "--batch", str(batch), "--precision", "bf16"]
@@ -60,23 +60,23 @@ def cases(folder):
         yield f"exported {network}", [str(ROOT / f"tests/networks/exported/{network}.json")]
 
 
-def operators_of(umbench, network_arguments, folder):
+def count_operators(umbench_path, network_arguments, scratch_folder):
     """The number of operators of a network, from its graph file."""
     path = Path(network_arguments[0])
     if not path.suffix:
-        path = Path(folder) / "operators.json"
-        subprocess.run([str(umbench), "plan", "--network", *network_arguments, "--strategy", "device", "--backend", "sim:h200", "--graph", str(path)],
+        path = Path(scratch_folder) / "operators.json"
+        subprocess.run([str(umbench_path), "plan", "--network", *network_arguments, "--strategy", "device", "--backend", "sim:h200", "--graph", str(path)],
                        stdout=subprocess.DEVNULL, check=True)
     return len(json.loads(path.read_text(encoding="utf-8"))["ops"])
 
 
-def tasks(umbench, folder, build):
-    """Yields the task of measure() for each network, strategy and ratio."""
-    for network, words in cases(folder):
-        operators = operators_of(umbench, words, folder)
+def tasks(umbench_path, scratch_folder, build_commit):
+    """Yields the task of measure_planning() for each network, strategy and ratio."""
+    for network, words in networks_with_arguments(scratch_folder):
+        operators = count_operators(umbench_path, words, scratch_folder)
         for strategy in SEARCHES + (PAPERS if network == "resnet152" else ()):
             for ratio in RATIOS_OF_CHAINS if network.startswith("chain") else RATIOS:
-                yield {"network": network, "strategy": strategy, "ratio": ratio, "build": build, "operators": operators,
+                yield {"network": network, "strategy": strategy, "ratio": ratio, "build": build_commit, "operators": operators,
                        "words": words}
 
 
@@ -85,9 +85,9 @@ def processor_name():
     return names[0] if names else "unknown"
 
 
-def measure(umbench, task):
+def measure_planning(umbench_path, task):
     """Makes a plan; returns the line of the file."""
-    command = [str(umbench), "plan", "--network", *task["words"], "--strategy", task["strategy"], "--ratio", str(task["ratio"]),
+    command = [str(umbench_path), "plan", "--network", *task["words"], "--strategy", task["strategy"], "--ratio", str(task["ratio"]),
             "--backend", "sim:h200", "--deadline", str(DEADLINE_S)]
     with tempfile.TemporaryFile("w+") as text:
         child = subprocess.Popen(command, stdout=text, stderr=subprocess.STDOUT)
@@ -109,10 +109,10 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="plans that are made at the same time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        done = {tuple(line.get(field) for field in FIELDS) for line in timed.measured_lines(options.out)}
+        done = {tuple(line.get(field) for field in FIELDS) for line in timed.read_lines_if_exists(options.out)}
         left = [task for task in tasks(options.umbench, folder, options.build) if tuple(task[field] for field in FIELDS) not in done]
         with options.out.open("a", encoding="utf-8") as file:
-            for made in as_completed([pool.submit(measure, options.umbench, task) for task in left]):
+            for made in as_completed([pool.submit(measure_planning, options.umbench, task) for task in left]):
                 print(json.dumps(made.result()), file=file, flush=True)
 
 

@@ -1,7 +1,7 @@
 """Replays networks on a GPU: every operator becomes opaque, with the time that it takes.
 
-replay()  compares slowdowns of replayed VGG-16 and ResNet-50 with those of the computed networks, which have the same graphs and plans
-curves()  compares slowdowns of ViT-B/16 and ConvNeXt-T, replayed with the simulator's times of their operators, with the simulated ones
+compare_with_computed()   slowdowns of replayed VGG-16 and ResNet-50 and of the computed networks, which have the same graphs and plans
+compare_with_simulated()  slowdowns of ViT-B/16 and ConvNeXt-T, replayed with the simulator's times of their operators, and the simulated ones
 
 Records are appended to files in a folder, and a later run continues there.
 """
@@ -30,89 +30,89 @@ CURVES = json.loads((ROOT / "benchmarks/sweeps/networks.json").read_text(encodin
 TOLERATED_DIFFERENCE = 0.15  # relative difference of slowdowns that counts as agreement
 
 
-def runner_for(seconds):
-    """Returns a function that runs a program within the rest of the seconds and returns whether its exit code is 0."""
-    end = time.monotonic() + seconds
-    return lambda *command: timed.run(command, max(0, end - time.monotonic())) == 0
+def make_runner(max_seconds):
+    """Returns a function that runs a program within what is left of the time and returns whether its exit code is 0."""
+    end = time.monotonic() + max_seconds
+    return lambda *command: timed.run_within(command, max(0, end - time.monotonic())) == 0
 
 
-def replay(umbench, out, seconds):
+def compare_with_computed(umbench_path, out_folder, max_seconds):
     """Compares replayed networks with computed ones. Returns whether all runs succeeded and both agree."""
-    run = runner_for(seconds)
-    device = out / "in_core.jsonl"
+    run = make_runner(max_seconds)
+    device = out_folder / "in_core.jsonl"
     for name in NETWORKS:
-        graph, target = out / f"{name}.graph.json", out / f"{name}.replayed.json"
+        graph, target = out_folder / f"{name}.graph.json", out_folder / f"{name}.replayed.json"
         cell = ["--network", name, "--batch", "32", "--fusion", "none", "--workspace-cap", WORKSPACE, "--strategy", "device",
                 "--backend", "cuda:0"]
-        if not run(umbench, "run", *cell, "--iterations", "5", "--out", device):
+        if not run(umbench_path, "run", *cell, "--iterations", "5", "--out", device):
             return False
-        if not run(umbench, "plan", *cell, "--graph", graph, "-o", out / f"{name}.plan.json"):
+        if not run(umbench_path, "plan", *cell, "--graph", graph, "-o", out_folder / f"{name}.plan.json"):
             return False
         own = json.loads(graph.read_text(encoding="utf-8"))
-        target.write_text(json.dumps(as_opaque(own, operator_costs(device, name))), encoding="utf-8")
-    records, sweep = out / "replay.jsonl", out / "replay.json"
+        target.write_text(json.dumps(with_opaque_operators(own, costs_of_operators(device, name))), encoding="utf-8")
+    records, sweep = out_folder / "replay.jsonl", out_folder / "replay.json"
     sweep.write_text(json.dumps(SWEEP), encoding="utf-8")
-    swept = run(umbench, "sweep", sweep, "--out", records, "--resume")
-    return report(load.read(records)[1]) and swept
+    swept = run(umbench_path, "sweep", sweep, "--out", records, "--resume")
+    return report_whether_both_agree(load.read(records)[1]) and swept
 
 
-def operator_costs(path, network):
+def costs_of_operators(record_file, network_name):
     """{operator: (ns, bytes of workspace)} of the last record of a network. Times are scaled so that their sum is that of an iteration, which
     takes less than the operators timed one by one, since an operator reads results of the previous one from cache."""
-    found = [record for record in load.read(path)[1] if record.get("network") == network and record.get("outcome") == "ok"]
+    found = [record for record in load.read(record_file)[1] if record.get("network") == network_name and record.get("outcome") == "ok"]
     if not found:
-        raise load.BadInput(f"{path} has no record of {network} that went well")
+        raise load.BadInput(f"{record_file} has no record of {network_name} that went well")
     engines = found[-1]["engines"]
     share = load.steady_ns(found[-1]) / sum(engine["time_ns"] for engine in engines)
     return {engine["op"]: (engine["time_ns"] * share, engine["workspace_bytes"]) for engine in engines}
 
 
-def as_opaque(graph, costs):
-    """Returns the network with every operator made opaque. `costs` is {operator: (ns, bytes of workspace)}."""
+def with_opaque_operators(graph, operator_costs):
+    """Returns the network with every operator made opaque. `operator_costs` is {operator: (ns, bytes of workspace)}."""
     ops = []
     for op in graph["ops"]:
-        duration, workspace = costs[op["name"]]
-        made = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": size_of(graph, op),
+        duration, workspace = operator_costs[op["name"]]
+        made = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": operand_bytes(graph, op),
                 "duration_ns": round(duration), "workspace_bytes": op.get("workspace_bytes", workspace), "in": op["in"], "out": op["out"]}
         made |= {key: op[key] for key in ("alias", "repeatable") if key in op}
         ops.append(made | {"cut": op.get("cut") if op["kind"] == "opaque" else batch_cuts_of(graph, op)})
     return graph | {"name": graph["name"] + "_replayed", "ops": ops}
 
 
-def curves(umbench, out, seconds, backend):
-    """Compares curves of replayed networks on a backend with simulated ones. Returns whether all runs succeeded."""
-    run = runner_for(seconds)
+def compare_with_simulated(umbench_path, out_folder, max_seconds, backend):
+    """Compares slowdowns of replayed networks on a backend with simulated ones. Returns whether all runs succeeded."""
+    run = make_runner(max_seconds)
     for name in NETWORKS_OF_CURVES:
-        graph, alone = ROOT / f"tests/networks/exported/{name}.json", out / f"{name}.simulated.jsonl"
+        graph, alone = ROOT / f"tests/networks/exported/{name}.json", out_folder / f"{name}.simulated.jsonl"
         cell = ["--network", graph, "--strategy", "device", "--ratio", "0.9", "--mode", "capped", "--backend", "sim:h200"]
         alone.unlink(missing_ok=True)
-        if not run(umbench, "run", *cell, "--iterations", "1", "--timeline", "--out", alone):
+        if not run(umbench_path, "run", *cell, "--iterations", "1", "--timeline", "--out", alone):
             return False
         spans = load.read(alone)[1][0]["timeline"]["spans"]
         costs = {span["name"]: (span["end_ns"] - span["begin_ns"], 0) for span in spans}
-        made = as_opaque(json.loads(graph.read_text(encoding="utf-8")), costs)
-        (out / f"{name}.replayed.json").write_text(json.dumps(made), encoding="utf-8")
+        made = with_opaque_operators(json.loads(graph.read_text(encoding="utf-8")), costs)
+        (out_folder / f"{name}.replayed.json").write_text(json.dumps(made), encoding="utf-8")
     found, succeeded = [], True
-    for where, records in (("sim:h200", out / "curves_simulated.jsonl"), (backend, out / "curves.jsonl")):
-        sweep = out / f"{records.stem}.json"
-        sweep.write_text(json.dumps(sweep_of_curves(where, records.stem)), encoding="utf-8")
+    for where, records in (("sim:h200", out_folder / "curves_simulated.jsonl"), (backend, out_folder / "curves.jsonl")):
+        sweep = out_folder / f"{records.stem}.json"
+        sweep.write_text(json.dumps(sweep_of_replayed_networks(where, records.stem)), encoding="utf-8")
         only = ["--times-only"] if where.startswith("cuda") else []
-        succeeded = run(umbench, "sweep", sweep, *only, "--out", records, "--resume") and succeeded
+        succeeded = run(umbench_path, "sweep", sweep, *only, "--out", records, "--resume") and succeeded
         found.append(load.read(records)[1])
-    return compare(*found) and succeeded
+    return print_slowdowns_side_by_side(*found) and succeeded
 
 
-def sweep_of_curves(backend, name):
+def sweep_of_replayed_networks(backend, sweep_name):
     """The sweep of benchmarks/sweeps/networks.json with the replayed networks instead of the original ones."""
     networks = [f"{network}.replayed.json" for network in NETWORKS_OF_CURVES]  # relative to the sweep's file
-    return CURVES | {"name": name, "common": CURVES["common"] | {"backend": backend},
+    return CURVES | {"name": sweep_name, "common": CURVES["common"] | {"backend": backend},
                      "grids": [grid | {"network": networks} for grid in CURVES["grids"]]}
 
 
-def compare(simulated, replayed):
+def print_slowdowns_side_by_side(simulated_records, replayed_records):
     """Prints slowdowns of the same cells side by side; returns whether both files have all cells."""
     print("| network | strategy | ratio | simulated | replayed | simulated / replayed |\n|---|---|---|---|---|---|")
-    ours, theirs = slowdowns_of(simulated), slowdowns_of(replayed)
+    ours, theirs = slowdowns_of(simulated_records), slowdowns_of(replayed_records)
     for key in ours:
         if key in theirs:
             print(f"| {key[0]} | {key[1]} | {key[2]} | {ours[key]:.2f} | {theirs[key]:.2f} | {ours[key] / theirs[key]:.3f} |")
@@ -135,24 +135,25 @@ def batch_cuts_of(graph, op):
     if op["kind"].startswith("batch_norm") or op["kind"] == "sgd_update":
         return None
 
-    def has_batch(name):
-        use = tensors[name].get("use", "activation")
-        return tensors[name]["shape"][0] == batch and not use.startswith("parameter")
+    def has_batch_axis(tensor_name):
+        use = tensors[tensor_name].get("use", "activation")
+        return tensors[tensor_name]["shape"][0] == batch and not use.startswith("parameter")
 
-    cut = {"in": ["part" if has_batch(name) else "whole" for name in op["in"]], "out": ["part" if has_batch(name) else "sum" for name in op["out"]]}
+    cut = {"in": ["part" if has_batch_axis(name) else "whole" for name in op["in"]],
+           "out": ["part" if has_batch_axis(name) else "sum" for name in op["out"]]}
     return cut if "part" in cut["in"] + cut["out"] else None
 
 
-def size_of(graph, op):
+def operand_bytes(graph, op):
     """The sum of the bytes of an operator's operands, each counted once."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
     return sum(graph_files.size_of(tensors[name]) for name in {*op["in"], *op["out"]})
 
 
-def report(records):
+def report_whether_both_agree(records):
     """Prints the slowdowns of computed and replayed networks side by side, as medians over all runs. Returns whether they agree in size and
     order."""
-    found, succeeded, orders = slowdown_pairs(records), True, {}
+    found, succeeded, orders = computed_and_replayed_slowdowns(records), True, {}
     print("| network | ratio | strategy | computed | replayed | replayed / computed |\n|---|---|---|---|---|---|")
     for (name, ratio, strategy), (ours, theirs) in found.items():
         succeeded = succeeded and abs(theirs / ours - 1) <= TOLERATED_DIFFERENCE
@@ -166,7 +167,7 @@ def report(records):
     return succeeded and bool(orders)
 
 
-def slowdown_pairs(records):
+def computed_and_replayed_slowdowns(records):
     """{(network, ratio, strategy): (slowdown of the computed network, slowdown of the replayed network)}, each the median of its runs."""
     succeeded = [record for record in records if record["outcome"] == "ok"]
     bases, slowdowns = {}, {}

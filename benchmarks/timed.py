@@ -10,15 +10,16 @@ STOPPED = (128 + signal.SIGINT, -signal.SIGINT)
 SUCCEEDED = (0, *STOPPED)  # exit codes of a program that succeeded, or was stopped when its time was over
 
 
-def run(command, seconds, environment=None, quiet=False):
-    """Runs a program and returns its exit code. It gets SIGINT when the time is over, and is killed if it does not end within a minute."""
+def run_within(command, max_seconds, extra_environment=None, quiet=False):
+    """Runs a program with further environment variables, and returns its exit code. It gets SIGINT when the time is over, and is killed if it
+    does not end within a minute."""
     words = [str(word) for word in command]
     if not quiet:
         print("$", *words, flush=True)
     child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL if quiet else None,
-                             env=os.environ | (environment or {}))
+                             env=os.environ | (extra_environment or {}))
     try:
-        return child.wait(seconds)
+        return child.wait(max_seconds)
     except subprocess.TimeoutExpired:
         child.send_signal(signal.SIGINT)
     try:
@@ -28,23 +29,23 @@ def run(command, seconds, environment=None, quiet=False):
         return child.wait()
 
 
-def count_cells(umbench, spec):
+def count_cells(umbench_path, sweep_file):
     """The number of cells of a sweep's file."""
-    listed = subprocess.run([str(umbench), "sweep", str(spec), "--list"], stdout=subprocess.PIPE, text=True, check=True)
+    listed = subprocess.run([str(umbench_path), "sweep", str(sweep_file), "--list"], stdout=subprocess.PIPE, text=True, check=True)
     return int(re.search(r"(?m)^(\d+) cells", listed.stdout)[1])
 
 
-def measured_lines(path):
+def read_lines_if_exists(path):
     """The lines of a file of measurements, one JSON value each; none if there is no such file."""
     return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def measure_each(path, tasks, fields, measure, is_time_over=lambda: False):
-    """For each task that differs in `fields` from all lines of the file, appends measure(task) and prints it, until is_time_over() is true."""
-    def key(entry):
-        return tuple(entry[name] for name in fields)
+def measure_missing(line_file, tasks, key_fields, measure, is_time_over=lambda: False):
+    """For each task that differs in `key_fields` from all lines of the file, appends measure(task) and prints it, until is_time_over() is true."""
+    def key(task_or_line):
+        return tuple(task_or_line[name] for name in key_fields)
 
-    done = {key(line) for line in measured_lines(path)}
+    done = {key(line) for line in read_lines_if_exists(line_file)}
     for task in tasks:
         if key(task) in done:
             continue
@@ -52,5 +53,5 @@ def measure_each(path, tasks, fields, measure, is_time_over=lambda: False):
             return
         line = measure(task)
         print(json.dumps(line), flush=True)
-        with path.open("a", encoding="utf-8") as file:
+        with line_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

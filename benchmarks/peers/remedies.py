@@ -121,7 +121,7 @@ def main(argv=None):
         sys.exit(f"error: {out} exists; --resume goes on with it")
     tasks = [dict(zip(FIELDS, (*case, remedy), strict=True)) | {"warmup": 4, "samples": 12, "deadline_s": 240}
              for remedy in REMEDIES for case in CASES]
-    timed.measure_each(out, tasks, FIELDS, lambda task: measure(arguments.umbench, task),
+    timed.measure_missing(out, tasks, FIELDS, lambda task: measure(arguments.umbench, task),
                        lambda: time.monotonic() - began > arguments.stop_after)
     return 0
 

@@ -42,13 +42,13 @@ def test_the_page_has_the_kept_remedies():
 
 def test_time_that_a_part_leaves_goes_to_the_next(monkeypatch):
     monkeypatch.setattr(on_gpu, "WEIGHTS", {"a": 2, "b": 1, "c": 1})
-    assert on_gpu.seconds_for(["a", "b", "c"], 10) == 300
-    assert on_gpu.seconds_for(["b", "c"], 9) == 270
+    assert on_gpu.seconds_for_first(["a", "b", "c"], 10) == 300
+    assert on_gpu.seconds_for_first(["b", "c"], 9) == 270
 
 
 def test_a_program_that_takes_too_long_is_asked_to_stop():
     code = "import signal, sys, time\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(7))\ntime.sleep(60)"
-    assert timed.run([sys.executable, "-c", code], 1.0) == 7
+    assert timed.run_within([sys.executable, "-c", code], 1.0) == 7
 
 
 def test_a_part_that_fails_is_named(tmp_path, monkeypatch, capsys):
@@ -78,7 +78,7 @@ def record(strategy, ratio, ns, digest="a", outcome="ok"):
 @pytest.fixture
 def records(monkeypatch):
     """Files of records stand for what load.read makes of them."""
-    monkeypatch.setattr(on_gpu.load, "read", lambda path: ([], timed.measured_lines(path)))
+    monkeypatch.setattr(on_gpu.load, "read", lambda path: ([], timed.read_lines_if_exists(path)))
 
     def write(path, *of):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,9 +98,9 @@ def test_two_builds_are_compared_by_their_least_times(tmp_path, records, capsys,
     for side, times in (("base", (100, 130)), ("head", (now, 140))):
         for number, ns in enumerate(times, 1):
             records(tmp_path / f"before_after/{side}/1.{number}.jsonl", record("best", 2, ns * 1_000_000, digest=side))
-    assert on_gpu.compare_sides(tmp_path, 1) == well
+    assert on_gpu.report_time_ratios(tmp_path, 1) == well
     assert f"| vgg16 32 bf16 best 2 | 100.00 | {now}.00 | {now / 100:.3f} | 2 | no |" in capsys.readouterr().out
-    assert not on_gpu.compare_sides(tmp_path, 0)
+    assert not on_gpu.report_time_ratios(tmp_path, 0)
 
 
 TEST = """#!/bin/sh
@@ -116,18 +116,18 @@ def test_verdicts_of_tests_are_counted(tmp_path, capsys):
     for name, code in (("cuda_kernels_test", 1), ("cuda_allocators_test", 0), ("other_test", 1)):
         (tmp_path / name).write_text(TEST.format(code), encoding="utf-8")
         (tmp_path / name).chmod(0o755)
-    assert not gpu_tests.run(tmp_path, tmp_path / "logs", 60)
+    assert not gpu_tests.run_all(tmp_path, tmp_path / "logs", 60)
     told = capsys.readouterr().out
     assert "tests: 2 ok, 2 failed, 2 skipped" in told and "cuda_kernels_test: 1 ok, 1 failed, 1 skipped" in told
     assert "other_test" not in told
     (tmp_path / "cuda_kernels_test").write_text("#!/bin/sh\necho '[       OK ] a.b (3 ms)'\nsleep 60", encoding="utf-8")
     (tmp_path / "cuda_allocators_test").unlink()
     began = time.monotonic()
-    assert not gpu_tests.run(tmp_path, tmp_path / "logs", 1)
+    assert not gpu_tests.run_all(tmp_path, tmp_path / "logs", 1)
     assert "stopped: cuda_kernels_test" in capsys.readouterr().out and time.monotonic() - began < 50
     (tmp_path / "cuda_kernels_test").write_text("#!/bin/sh\necho '[       OK ] a.b (3 ms)'", encoding="utf-8")
-    assert gpu_tests.run(tmp_path, tmp_path / "logs", 60)
-    assert not gpu_tests.run(tmp_path / "logs", tmp_path / "logs", 60)
+    assert gpu_tests.run_all(tmp_path, tmp_path / "logs", 60)
+    assert not gpu_tests.run_all(tmp_path / "logs", tmp_path / "logs", 60)
 
 
 def test_the_sweeps_are_taken():
@@ -145,11 +145,11 @@ def test_measurements_go_on_behind_what_the_file_holds(tmp_path):
         measured.append((task["what"], task["ratio"]))
         return task | {"ms": 1.5}
 
-    timed.measure_each(out, tasks, ("what", "ratio"), measure, lambda: len(measured) == 3)
+    timed.measure_missing(out, tasks, ("what", "ratio"), measure, lambda: len(measured) == 3)
     assert measured == [("a", 1), ("a", 2), ("b", 1)]
-    timed.measure_each(out, tasks, ("what", "ratio"), measure)
+    timed.measure_missing(out, tasks, ("what", "ratio"), measure)
     assert measured[3:] == [("b", 2)]
-    assert [(line["what"], line["ratio"]) for line in timed.measured_lines(out)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert [(line["what"], line["ratio"]) for line in timed.read_lines_if_exists(out)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
 
 
 def test_a_paper_that_was_stopped_runs_again_elsewhere(tmp_path, monkeypatch):
@@ -164,7 +164,7 @@ def test_a_paper_that_was_stopped_runs_again_elsewhere(tmp_path, monkeypatch):
         ran.append(out.name)
         return 0
 
-    monkeypatch.setattr(on_gpu.timed, "run", run)
+    monkeypatch.setattr(on_gpu.timed, "run_within", run)
     options = types.SimpleNamespace(umbench="umbench", backend="cuda:0")
     assert on_gpu.reproduce_papers(options, tmp_path, 60) and len(ran) == len(on_gpu.PAPERS)
     assert on_gpu.reproduce_papers(options, tmp_path, 60) and ran[len(on_gpu.PAPERS):] == ["vdnn_2"]

@@ -17,7 +17,7 @@ VGG = json.loads((ROOT / "tests/networks/exported/vgg16.json").read_text(encodin
 
 
 def replayed():
-    return replay.as_opaque(VGG, {op["name"]: (1000 * (i + 1), 256 * i) for i, op in enumerate(VGG["ops"])})
+    return replay.with_opaque_operators(VGG, {op["name"]: (1000 * (i + 1), 256 * i) for i, op in enumerate(VGG["ops"])})
 
 
 def test_every_operator_keeps_what_it_touches_and_takes_its_time():
@@ -35,7 +35,7 @@ def test_every_operator_keeps_what_it_touches_and_takes_its_time():
 def test_operators_together_take_what_an_iteration_takes(monkeypatch):
     engines = [{"op": "a", "time_ns": 300, "workspace_bytes": 8}, {"op": "b", "time_ns": 100, "workspace_bytes": 0}]
     monkeypatch.setattr(replay.load, "read", lambda path: ({}, [record("vgg16", "device", 0.9, 200) | {"engines": engines}]))
-    assert replay.operator_costs(Path("in_core.jsonl"), "vgg16") == {"a": (150, 8), "b": (50, 0)}
+    assert replay.costs_of_operators(Path("in_core.jsonl"), "vgg16") == {"a": (150, 8), "b": (50, 0)}
 
 
 def test_the_made_network_is_taken(tmp_path):
@@ -58,25 +58,25 @@ def test_the_report_compares_slowdowns_and_their_order(capsys):
         theirs = [("device", 0.9, 50), ("managed", 1.25, 210), ("twin", 1.25, replayed_twin)]
         return [record("vgg16", *row) for row in rows] + [record("vgg16_replayed#00000000", *row) for row in theirs]
 
-    assert replay.report(both(80))
+    assert replay.report_whether_both_agree(both(80))
     assert "| vgg16 | 1.25 | managed | 4.00 | 4.20 | 1.050 |" in capsys.readouterr().out
-    assert not replay.report(both(100))
-    assert not replay.report(both(300))
+    assert not replay.report_whether_both_agree(both(100))
+    assert not replay.report_whether_both_agree(both(300))
     assert "in another order" in capsys.readouterr().out
-    assert not replay.report([])
+    assert not replay.report_whether_both_agree([])
 
 
 def test_slowdowns_are_medians_over_runs():
     computed = [("device", 0.9, 100), ("device", 0.9, 100), ("twin", 2, 300), ("twin", 2, 200), ("twin", 2, 220)]
     replayed = [("#1", "device", 0.9, 50), ("#1", "twin", 2, 100), ("#2", "device", 0.9, 40), ("#2", "twin", 2, 88)]
     records = [record("vgg16", *run) for run in computed] + [record("vgg16_replayed" + own, *run) for own, *run in replayed]
-    assert replay.slowdown_pairs(records) == {("vgg16", 0.9, "device"): (1, 1), ("vgg16", 2, "twin"): (2.2, 2.1)}
+    assert replay.computed_and_replayed_slowdowns(records) == {("vgg16", 0.9, "device"): (1, 1), ("vgg16", 2, "twin"): (2.2, 2.1)}
 
 
 @pytest.mark.parametrize("card", ["h100", "h200"])
 def test_the_page_says_how_many_kept_slowdowns_agree(card):
     lines = (ROOT / f"results/study/replay_beside_computed_{card}.jsonl").read_text(encoding="utf-8").splitlines()
-    found = replay.slowdown_pairs([entry for entry in map(json.loads, lines) if entry["kind"] == "record"])  # load.read() keeps one run of a cell
+    found = replay.computed_and_replayed_slowdowns([entry for entry in map(json.loads, lines) if entry["kind"] == "record"])  # load.read() keeps one run of a cell
     apart = [abs(theirs / ours - 1) for (_, _, strategy), (ours, theirs) in found.items() if strategy != "device"]
     page = (ROOT / "results/study/README.md").read_text(encoding="utf-8").splitlines()
     row = next(line for line in page if line.startswith(f"| `replay_beside_computed_{card}.jsonl`"))
@@ -90,7 +90,7 @@ def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypat
     grids = [{"strategy": "device", "ratio": 0.9}, {"strategy": ["managed", "twin"], "ratio": 1.5}]
     monkeypatch.setattr(replay, "CURVES", replay.CURVES | {"grids": grids})
     monkeypatch.setattr(replay, "NETWORKS_OF_CURVES", ("convnext_t",))
-    assert replay.curves(os.environ["UMBENCH"], tmp_path, 600, "sim:h100-pcie5-80g")
+    assert replay.compare_with_simulated(os.environ["UMBENCH"], tmp_path, 600, "sim:h100-pcie5-80g")
     rows = [line for line in capfd.readouterr().out.splitlines() if line.startswith("| convnext_t_replayed | ")]
     assert len(rows) == 3 and rows[0].endswith("| device | 0.9 | 1.00 | 1.00 | 1.000 |")
     made = json.loads((tmp_path / "convnext_t.replayed.json").read_text(encoding="utf-8"))
@@ -102,6 +102,6 @@ def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypat
 
 def test_a_cell_that_did_not_end_well_is_told():
     cells = [record("a", "device", 0.9, 10), record("a", "twin", 1.5, 20)]
-    assert replay.compare(cells, cells)
-    assert not replay.compare(cells, [cells[0], cells[1] | {"outcome": "out_of_memory"}])
-    assert not replay.compare([], [])
+    assert replay.print_slowdowns_side_by_side(cells, cells)
+    assert not replay.print_slowdowns_side_by_side(cells, [cells[0], cells[1] | {"outcome": "out_of_memory"}])
+    assert not replay.print_slowdowns_side_by_side([], [])
