@@ -15,7 +15,7 @@ BF16 = torch.bfloat16
 # --- images ---
 
 def resnet50(batch=128):
-    return ResNet().to(BF16), images(batch)
+    return ResNet().to(BF16), random_images(batch)
 
 
 def vgg16(batch=64):
@@ -24,7 +24,7 @@ def vgg16(batch=64):
         layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU()] if width else [nn.MaxPool2d(2)]
         inputs = width or inputs
     layers += [nn.Flatten(), nn.Linear(25088, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 1000)]
-    return nn.Sequential(*layers).to(BF16), images(batch)
+    return nn.Sequential(*layers).to(BF16), random_images(batch)
 
 
 class ChannelNorm(nn.LayerNorm):
@@ -52,20 +52,20 @@ def convnext_tiny(batch=64):
             layers += [ChannelNorm(inputs), nn.Conv2d(inputs, width, 2, 2)]
         layers += [ConvNextBlock(width) for _ in range(count)]
         inputs = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(768), nn.Linear(768, 1000)).to(BF16), images(batch)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(768), nn.Linear(768, 1000)).to(BF16), random_images(batch)
 
 
 class InvertedBottleneck(nn.Module):
     """A block of EfficientNet: expansion, depthwise convolution, squeeze and excite, projection."""
 
-    def __init__(self, inputs, outputs, kernel, stride, expansion):
+    def __init__(self, in_channels, out_channels, kernel_size, stride, expansion):
         super().__init__()
-        width = inputs * expansion
-        self.expand = nn.Sequential(nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.SiLU()) if expansion > 1 else nn.Identity()
-        self.depth = nn.Sequential(nn.Conv2d(width, width, kernel, stride, kernel // 2, groups=width, bias=False), nn.BatchNorm2d(width), nn.SiLU())
-        self.squeeze = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, inputs // 4, 1), nn.SiLU(), nn.Conv2d(inputs // 4, width, 1), nn.Sigmoid())
-        self.project = nn.Sequential(nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-        self.adds = stride == 1 and inputs == outputs
+        width = in_channels * expansion
+        self.expand = nn.Sequential(nn.Conv2d(in_channels, width, 1, bias=False), nn.BatchNorm2d(width), nn.SiLU()) if expansion > 1 else nn.Identity()
+        self.depth = nn.Sequential(nn.Conv2d(width, width, kernel_size, stride, kernel_size // 2, groups=width, bias=False), nn.BatchNorm2d(width), nn.SiLU())
+        self.squeeze = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, in_channels // 4, 1), nn.SiLU(), nn.Conv2d(in_channels // 4, width, 1), nn.Sigmoid())
+        self.project = nn.Sequential(nn.Conv2d(width, out_channels, 1, bias=False), nn.BatchNorm2d(out_channels))
+        self.adds = stride == 1 and in_channels == out_channels
 
     def forward(self, x):
         y = self.depth(self.expand(x))
@@ -82,7 +82,7 @@ def efficientnet_b0(batch=128):
             inputs = outputs
     layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
                nn.Linear(1280, 1000)]
-    return nn.Sequential(*layers).to(BF16), images(batch)
+    return nn.Sequential(*layers).to(BF16), random_images(batch)
 
 
 class UNet(nn.Module):
@@ -126,18 +126,18 @@ class UNet(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions of an image, with the embedding `time` of the time step added between them, and attention between pixels if wanted."""
+    """Two convolutions of an image, with `time_embedding` of the time step added between them, and attention between pixels if wanted."""
 
-    def __init__(self, inputs, outputs, time_width, has_attention):
+    def __init__(self, in_channels, out_channels, time_width, has_attention):
         super().__init__()
-        self.one = nn.Sequential(nn.GroupNorm(32, inputs), nn.SiLU(), nn.Conv2d(inputs, outputs, 3, padding=1))
-        self.time = nn.Linear(time_width, outputs)
-        self.two = nn.Sequential(nn.GroupNorm(32, outputs), nn.SiLU(), nn.Conv2d(outputs, outputs, 3, padding=1))
-        self.same = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
-        self.norm, self.qkv, self.out = (nn.GroupNorm(32, outputs), nn.Linear(outputs, 3 * outputs), nn.Linear(outputs, outputs)) if has_attention else (None,) * 3
+        self.one = nn.Sequential(nn.GroupNorm(32, in_channels), nn.SiLU(), nn.Conv2d(in_channels, out_channels, 3, padding=1))
+        self.time = nn.Linear(time_width, out_channels)
+        self.two = nn.Sequential(nn.GroupNorm(32, out_channels), nn.SiLU(), nn.Conv2d(out_channels, out_channels, 3, padding=1))
+        self.same = nn.Conv2d(in_channels, out_channels, 1) if in_channels != out_channels else nn.Identity()
+        self.norm, self.qkv, self.out = (nn.GroupNorm(32, out_channels), nn.Linear(out_channels, 3 * out_channels), nn.Linear(out_channels, out_channels)) if has_attention else (None,) * 3
 
-    def forward(self, x, time):
-        y = self.two(self.one(x) + self.time(F.silu(time))[:, :, None, None]) + self.same(x)
+    def forward(self, x, time_embedding):
+        y = self.two(self.one(x) + self.time(F.silu(time_embedding))[:, :, None, None]) + self.same(x)
         if self.norm is None:
             return y
         b, c, h, w = y.shape
@@ -151,17 +151,17 @@ def unet(batch=16):
     return UNet().to(BF16), (image, torch.randn_like(image), torch.randint(0, 1000, (batch,)))
 
 
-def images(batch, size=224):
-    return (torch.randn(batch, 3, size, size, dtype=BF16),)
+def random_images(batch, image_size=224):
+    return (torch.randn(batch, 3, image_size, image_size, dtype=BF16),)
 
 
 # --- transformers ---
 
 class Attention(nn.Module):
-    def __init__(self, width, heads, causal, dropout=0.0, queries_per_key=1, bias=True, rotary=False):
+    def __init__(self, width, head_count, is_causal, dropout=0.0, queries_per_key=1, has_bias=True, has_rotary_positions=False):
         super().__init__()
-        self.heads, self.causal, self.dropout, self.queries_per_key, self.rotary = heads, causal, dropout, queries_per_key, rotary
-        self.q, self.kv, self.out = nn.Linear(width, width, bias), nn.Linear(width, 2 * width // queries_per_key, bias), nn.Linear(width, width, bias)
+        self.heads, self.causal, self.dropout, self.queries_per_key, self.rotary = head_count, is_causal, dropout, queries_per_key, has_rotary_positions
+        self.q, self.kv, self.out = nn.Linear(width, width, has_bias), nn.Linear(width, 2 * width // queries_per_key, has_bias), nn.Linear(width, width, has_bias)
 
     def forward(self, x):
         b, n, d = x.shape
@@ -174,19 +174,19 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).reshape(b, n, d))
 
 
-def with_rotary_positions(x):
+def with_rotary_positions(queries_or_keys):
     """Queries or keys, each rotated by an angle that grows with its position in the text."""
-    n, d = x.shape[-2:]
-    angle = torch.arange(n, device=x.device)[:, None] * 10000.0 ** (-torch.arange(0, d, 2, device=x.device) / d)
-    cos, sin = angle.cos().repeat(1, 2).to(x.dtype), angle.sin().repeat(1, 2).to(x.dtype)
-    left, right = x.chunk(2, -1)
-    return x * cos + torch.cat([-right, left], -1) * sin
+    n, d = queries_or_keys.shape[-2:]
+    angle = torch.arange(n, device=queries_or_keys.device)[:, None] * 10000.0 ** (-torch.arange(0, d, 2, device=queries_or_keys.device) / d)
+    cos, sin = angle.cos().repeat(1, 2).to(queries_or_keys.dtype), angle.sin().repeat(1, 2).to(queries_or_keys.dtype)
+    left, right = queries_or_keys.chunk(2, -1)
+    return queries_or_keys * cos + torch.cat([-right, left], -1) * sin
 
 
-class Block(nn.Module):
-    def __init__(self, width, heads, causal, dropout=0.0):
+class TransformerBlock(nn.Module):
+    def __init__(self, width, head_count, is_causal, dropout=0.0):
         super().__init__()
-        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), Attention(width, heads, causal, dropout), nn.LayerNorm(width)
+        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), Attention(width, head_count, is_causal, dropout), nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(dropout))
         self.drop = nn.Dropout(dropout)
 
@@ -198,10 +198,10 @@ class Block(nn.Module):
 class LanguageModel(nn.Module):
     """Embeddings, blocks, and a head that may share the weights of the embeddings. Returns the loss of the next token, in float32."""
 
-    def __init__(self, vocabulary, length, width, blocks, last_norm, has_tied_embeddings=True, dropout=0.0):
+    def __init__(self, vocabulary_size, max_length, width, blocks, last_norm, has_tied_embeddings=True, dropout=0.0):
         super().__init__()
-        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width) if length else None
-        self.drop, self.blocks, self.norm, self.head = nn.Dropout(dropout), nn.ModuleList(blocks), last_norm, nn.Linear(width, vocabulary, bias=False)
+        self.words, self.places = nn.Embedding(vocabulary_size, width), nn.Embedding(max_length, width) if max_length else None
+        self.drop, self.blocks, self.norm, self.head = nn.Dropout(dropout), nn.ModuleList(blocks), last_norm, nn.Linear(width, vocabulary_size, bias=False)
         if has_tied_embeddings:
             self.head.weight = self.words.weight
 
@@ -216,18 +216,18 @@ class LanguageModel(nn.Module):
         return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def tokens(batch, length, vocabulary):
-    return (torch.randint(0, vocabulary, (batch, length)),)
+def random_tokens(batch, text_length, vocabulary_size):
+    return (torch.randint(0, vocabulary_size, (batch, text_length)),)
 
 
 def gpt2_medium(batch=8):
-    blocks = [Block(1024, 16, True, 0.1) for _ in range(24)]
-    return LanguageModel(50304, 1024, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(BF16), tokens(batch, 1024, 50304)
+    blocks = [TransformerBlock(1024, 16, True, 0.1) for _ in range(24)]
+    return LanguageModel(50304, 1024, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(BF16), random_tokens(batch, 1024, 50304)
 
 
 def bert_large(batch=16):
-    blocks = [Block(1024, 16, False, 0.1) for _ in range(24)]
-    return LanguageModel(30528, 512, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(BF16), tokens(batch, 512, 30528)
+    blocks = [TransformerBlock(1024, 16, False, 0.1) for _ in range(24)]
+    return LanguageModel(30528, 512, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(BF16), random_tokens(batch, 512, 30528)
 
 
 class GatedMlp(nn.Module):
@@ -242,10 +242,10 @@ class GatedMlp(nn.Module):
 class MixtureOfExperts(nn.Module):
     """Expert-choice routing: every expert takes the tokens with the largest weights for it, the same number for each expert."""
 
-    def __init__(self, width, hidden_width, experts):
+    def __init__(self, width, hidden_width, expert_count):
         super().__init__()
-        self.route = nn.Linear(width, experts, False)
-        self.up, self.down = nn.Parameter(torch.randn(experts, width, hidden_width) * 0.02), nn.Parameter(torch.randn(experts, hidden_width, width) * 0.02)
+        self.route = nn.Linear(width, expert_count, False)
+        self.up, self.down = nn.Parameter(torch.randn(expert_count, width, hidden_width) * 0.02), nn.Parameter(torch.randn(expert_count, hidden_width, width) * 0.02)
 
     def forward(self, x):
         flat = x.flatten(0, 1)
@@ -255,9 +255,9 @@ class MixtureOfExperts(nn.Module):
 
 
 class LlamaBlock(nn.Module):
-    def __init__(self, width, heads, queries_per_key, feed_forward):
+    def __init__(self, width, head_count, queries_per_key, feed_forward):
         super().__init__()
-        self.norm1, self.attention = nn.RMSNorm(width), Attention(width, heads, True, queries_per_key=queries_per_key, bias=False, rotary=True)
+        self.norm1, self.attention = nn.RMSNorm(width), Attention(width, head_count, True, queries_per_key=queries_per_key, has_bias=False, has_rotary_positions=True)
         self.norm2, self.mlp = nn.RMSNorm(width), feed_forward
 
     def forward(self, x):
@@ -267,21 +267,21 @@ class LlamaBlock(nn.Module):
 
 def llama_1b(batch=2):
     blocks = [LlamaBlock(2048, 32, 4, GatedMlp(2048, 8192)) for _ in range(16)]
-    return LanguageModel(128256, 0, 2048, blocks, nn.RMSNorm(2048)).to(BF16), tokens(batch, 2048, 128256)
+    return LanguageModel(128256, 0, 2048, blocks, nn.RMSNorm(2048)).to(BF16), random_tokens(batch, 2048, 128256)
 
 
 def mixture(batch=4):
     blocks = [LlamaBlock(1024, 16, 1, MixtureOfExperts(1024, 2816, 8)) for _ in range(12)]
-    return LanguageModel(32000, 0, 1024, blocks, nn.RMSNorm(1024), has_tied_embeddings=False).to(BF16), tokens(batch, 2048, 32000)
+    return LanguageModel(32000, 0, 1024, blocks, nn.RMSNorm(1024), has_tied_embeddings=False).to(BF16), random_tokens(batch, 2048, 32000)
 
 
 class LoraLinear(nn.Module):
     """A frozen linear layer plus a trained product of low rank (LoRA)."""
 
-    def __init__(self, layer, rank=16):
+    def __init__(self, linear, rank=16):
         super().__init__()
-        self.layer = layer
-        self.a, self.b = nn.Linear(layer.in_features, rank, False), nn.Linear(rank, layer.out_features, False)
+        self.layer = linear
+        self.a, self.b = nn.Linear(linear.in_features, rank, False), nn.Linear(rank, linear.out_features, False)
 
     def forward(self, x):
         return self.layer(x) + self.b(self.a(x))
@@ -296,10 +296,10 @@ def llama_lora(batch=2):
 
 
 class VisionTransformer(nn.Module):
-    def __init__(self, width=768, depth=12, heads=12):
+    def __init__(self, width=768, block_count=12, head_count=12):
         super().__init__()
         self.patch, self.first = nn.Conv2d(3, width, 16, 16), nn.Parameter(torch.zeros(1, 1, width))
-        self.places, self.blocks = nn.Parameter(torch.zeros(1, 197, width)), nn.Sequential(*[Block(width, heads, False) for _ in range(depth)])
+        self.places, self.blocks = nn.Parameter(torch.zeros(1, 197, width)), nn.Sequential(*[TransformerBlock(width, head_count, False) for _ in range(block_count)])
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000)
 
     def forward(self, x):
@@ -309,7 +309,7 @@ class VisionTransformer(nn.Module):
 
 
 def vit_b16(batch=128):
-    return VisionTransformer().to(BF16), images(batch)
+    return VisionTransformer().to(BF16), random_images(batch)
 
 
 PUBLISHED = (resnet50, vgg16, convnext_tiny, efficientnet_b0, unet, vit_b16, gpt2_medium, bert_large, llama_1b, llama_lora)

@@ -43,19 +43,19 @@ def parse_arguments():
     parser.add_argument("--details", metavar="FOLDER", help="keep graphs, Inductor's code, what lives at the peak, the profiler's kernels and errors there")
     parser.add_argument("--one", choices=["operators", "both"], help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.names = options.only.split(",") if options.only else [f.__name__ for f in all_models()] if options.do != "table" else []
+    options.names = options.only.split(",") if options.only else [f.__name__ for f in all_model_functions()] if options.do != "table" else []
     return options
 
 
-def all_models():
+def all_model_functions():
     import torch_held_out
     import torch_models
     import torch_zoo
     return torch_models.PUBLISHED + torch_models.HELD_OUT + torch_zoo.TO_MEASURE + torch_held_out.HELD_OUT
 
 
-def model_function(name):
-    return next(f for f in all_models() if f.__name__ == name)
+def model_function(network):
+    return next(f for f in all_model_functions() if f.__name__ == network)
 
 
 def main():
@@ -63,29 +63,29 @@ def main():
     if options.details:
         Path(options.details).mkdir(parents=True, exist_ok=True)
     if options.one:
-        return run_network(options.names[0], options)
+        return run_child_process(options.names[0], options)
     if options.do == "predict":
         lines = []
         for name in options.names:
-            lines.append(predict(name, options)[0])
-            write(options.out, lines)
+            lines.append(predict_network(name, options)[0])
+            write_entries(options.out, lines)
         return 0
     if options.do == "table":
-        print("\n".join(table(read(options.out), read(options.predicted))))
+        print("\n".join(table_of_errors(read_entries(options.out), read_entries(options.predicted))))
         return 0
     return measure_all(options)
 
 
-def read(path):
+def read_entries(path):
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
-def table(lines, predictions):
-    """[lines of a Markdown table] with measured values and the errors in % of two predictions: that of `predictions`, by the rates of the
-    machine file and a launch cost of launches.KERNEL_NS on the CPU, and that of `lines`, by operators that were measured."""
-    by_rates = {line["network"]: line["predicted"] for line in predictions}
+def table_of_errors(measured_entries, predicted_entries):
+    """[lines of a Markdown table] with measured values and the errors in % of two predictions: that of `predicted_entries`, by the rates of the
+    machine file and a launch cost of launches.KERNEL_NS on the CPU, and that of `measured_entries`, by operators that were measured."""
+    by_rates = {line["network"]: line["predicted"] for line in predicted_entries}
     rows = ["| | peak, GiB | `--machine` | `--measure` | step, ms | `--machine` | `--measure` |", "|---|---:|---:|---:|---:|---:|---:|"]
-    for line in lines:
+    for line in measured_entries:
         measured, predicted = line["measured"], by_rates[line["network"]]
         # Predictions without kernel_ns are of an older method.
         by_operators = line["predicted"] if "kernel_ns" in line["predicted"] else {}
@@ -98,14 +98,14 @@ def table(lines, predictions):
     return rows
 
 
-def error_text(predictions, key, measured, extra_bytes=0):
+def error_text(predictions, key, measured_value, extra_bytes=0):
     """The error of a prediction in %, as text; empty without a prediction. `extra_bytes` are measured, but no part of the prediction."""
-    return f"{100 * ((predictions[key] + extra_bytes) / measured - 1):+.1f}" if key in predictions else ""
+    return f"{100 * ((predictions[key] + extra_bytes) / measured_value - 1):+.1f}" if key in predictions else ""
 
 
-def write(path, lines):
+def write_entries(path, entries):
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    Path(path).write_text("".join(json.dumps(line) + "\n" for line in entries), encoding="utf-8")
 
 
 # --- measuring one network after the other ---
@@ -115,7 +115,7 @@ def measure_all(options):
     predictions = {}
     if options.predicted:
         predictions = {line["network"]: line["predicted"] for line in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
-    lines = {line["network"]: line for line in read(options.out)} if Path(options.out).exists() else {}
+    lines = {line["network"]: line for line in read_entries(options.out)} if Path(options.out).exists() else {}
     kept = set(lines)
     running = {name: start_process(name, name in kept, options) for name in options.names}
     ready = wait_until_compiled(running, options.compile_within)
@@ -127,16 +127,16 @@ def measure_all(options):
                 continue
             lines[name] = lines.get(name, {}) | found
             lines[name]["predicted"] = predictions.get(name, lines[name].get("predicted", {})) | found.get("by_measured", {})
-            write(options.out, [{key: value for key, value in line.items() if key != "by_measured"} for line in lines.values()])
+            write_entries(options.out, [{key: value for key, value in line.items() if key != "by_measured"} for line in lines.values()])
             print(result_text(lines[name], turn), flush=True)
         ready = [name for name in ready if name in lines]
     return 0 if lines.keys() >= set(options.names) else 1
 
 
-def start_process(name, has_steps, options):
-    command = [sys.executable, __file__, "measure", "--one", "operators" if has_steps else "both", "--only", name, "--out", options.out, "--machine", options.machine]
-    errors = open(Path(options.details, f"{name}.err") if options.details else os.devnull, "w", encoding="utf-8")
-    settings = {"TORCHINDUCTOR_COMPILE_THREADS": "2"} | ({"TORCHINDUCTOR_CACHE_DIR": f"{options.details}/{name}.inductor"} if options.details else {})
+def start_process(network, has_measured_steps, options):
+    command = [sys.executable, __file__, "measure", "--one", "operators" if has_measured_steps else "both", "--only", network, "--out", options.out, "--machine", options.machine]
+    errors = open(Path(options.details, f"{network}.err") if options.details else os.devnull, "w", encoding="utf-8")
+    settings = {"TORCHINDUCTOR_COMPILE_THREADS": "2"} | ({"TORCHINDUCTOR_CACHE_DIR": f"{options.details}/{network}.inductor"} if options.details else {})
     return subprocess.Popen(command + (["--details", options.details] if options.details else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=errors, text=True, env=os.environ | settings)
 
@@ -167,13 +167,13 @@ def request_measurement(process):
         return None
 
 
-def result_text(line, turn):
-    predicted, measured = line["predicted"], line["measured"]
+def result_text(entry, steps_or_operators):
+    predicted, measured = entry["predicted"], entry["measured"]
     peak, step_ns = measured["peak_bytes"], measured["step_ns"]
-    if turn == "operators":
-        return (f"{line['network']:16} by measured operators: peak {error_text(predicted, 'peak_with_workspaces_bytes', peak, measured['library_bytes'])}, "
+    if steps_or_operators == "operators":
+        return (f"{entry['network']:16} by measured operators: peak {error_text(predicted, 'peak_with_workspaces_bytes', peak, measured['library_bytes'])}, "
                 f"step {error_text(predicted, 'step_by_measured_ns', step_ns)}, launched {error_text(predicted, 'step_measured_launched_ns', step_ns)}")
-    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {error_text(predicted, 'peak_bytes', peak, measured['library_bytes'])}; saved "
+    return (f"{entry['network']:16} peak {peak / 2**30:6.2f} GiB, told {error_text(predicted, 'peak_bytes', peak, measured['library_bytes'])}; saved "
             f"{measured['saved_bytes'] / 2**30:6.2f}, told {error_text(predicted, 'saved_bytes', measured['saved_bytes'])}; step {step_ns / 1e6:7.2f} ms, told "
             f"{error_text(predicted, 'step_by_rates_ns', step_ns)}; the CPU took {measured['host_ns'] / 1e6:.2f} ms; kernels {measured['kernels']}, told {predicted.get('kernels', '?')}, "
             f"busy {sum(measured['kernel_ns'].values()) / 1e6:.2f} ms")
@@ -181,44 +181,44 @@ def result_text(line, turn):
 
 # --- one network ---
 
-def run_network(name, options):
+def run_child_process(network, options):
     """The process of one network: compiles, reports that, and waits for its turn before each measurement."""
     from umbench.torch import measuring
     out = sys.stdout
     sys.stdout = sys.stderr  # output of libraries must not mix with the answers
-    compiled = CompiledNetwork(name, options) if options.one == "both" else None
-    converted, times = predict(name, options)[1], measuring.Times()
+    compiled = CompiledNetwork(network, options) if options.one == "both" else None
+    converted, times = predict_network(network, options)[1], measuring.Times()
     times.compile(converted)
-    send_and_wait(out, "compiled")
+    send_and_await_turn(out, "compiled")
     if compiled:
-        send_and_wait(out, json.dumps(compiled.measure_steps()))
-    send_and_wait(out, json.dumps({"by_measured": predict_by_measured_operators(converted, times, options)}))
+        send_and_await_turn(out, json.dumps(compiled.measure_steps()))
+    send_and_await_turn(out, json.dumps({"by_measured": predict_by_measured_operators(converted, times, options)}))
     return 0
 
 
-def send_and_wait(out, text):
+def send_and_await_turn(stream, line):
     """Writes a line and waits until the parent writes one."""
-    out.write(text + "\n")
-    out.flush()
+    stream.write(line + "\n")
+    stream.flush()
     sys.stdin.readline()
 
 
-def predict(name, options):
+def predict_network(network, options):
     """Predicts a network without a GPU. Returns (the entry to write to --out as a dictionary, the convert.Converted)."""
     import torch
 
     from umbench.torch import convert, launches, liveness, rates
-    converted = convert.convert_model(model_function(name), name=name)
+    converted = convert.convert_model(model_function(network), name=network)
     document = converted.document
     rates.set_durations(converted, json.loads((HERE.parent / f"results/machines/{options.machine}.json").read_text(encoding="utf-8")))
     predicted = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
             "kernels": sum(converted.launches.get(op["name"], 1) for op in document["ops"]),
             "step_by_rates_ns": sum(op["duration_ns"] for op in document["ops"])}
     if options.details:
-        Path(options.details, f"{name}.json").write_text(convert.as_text(document), encoding="utf-8")
+        Path(options.details, f"{network}.json").write_text(convert.as_text(document), encoding="utf-8")
     launches.add_waits(converted)
     predicted["step_launched_ns"] = sum(op["duration_ns"] for op in document["ops"])
-    return {"schema": 1, "kind": "torch_step", "network": name, "torch": torch.__version__, "machine": options.machine, "predicted": predicted}, converted
+    return {"schema": 1, "kind": "torch_step", "network": network, "torch": torch.__version__, "machine": options.machine, "predicted": predicted}, converted
 
 
 def predict_by_measured_operators(converted, times, options):
@@ -240,11 +240,11 @@ def predict_by_measured_operators(converted, times, options):
 class CompiledNetwork:
     """A compiled network on the GPU. measure_steps() measures its training steps and then frees its memory."""
 
-    def __init__(self, name, options):
+    def __init__(self, network, options):
         import torch
-        self.name, self.options = name, options
+        self.name, self.options = network, options
         with torch.device("cuda"):
-            self.model, self.inputs = model_function(name)()
+            self.model, self.inputs = model_function(network)()
         self.base = torch.cuda.memory_allocated()
         self.loss_of = torch.compile(with_loss(self.model.train()))
         self.warm_up()
@@ -255,15 +255,15 @@ class CompiledNetwork:
         end = time.monotonic() + self.options.compile_within
         while True:
             try:
-                return [self.step() for _ in range(2)]
+                return [self.run_step() for _ in range(2)]
             except torch.OutOfMemoryError:
                 if time.monotonic() > end:
                     raise
             finally:
-                self.free_memory()
+                self.free_unneeded_memory()
             time.sleep(2)
 
-    def step(self):
+    def run_step(self):
         """Runs a step. Returns (nanoseconds on the GPU, on the CPU, bytes saved for the backward pass, peak bytes, nanoseconds of the
         forward pass on the CPU)."""
         import torch
@@ -282,7 +282,7 @@ class CompiledNetwork:
         self.loss = float(loss)
         return round(begin.elapsed_time(end) * 1e6), host, saved, torch.cuda.max_memory_allocated(), forward
 
-    def free_memory(self):
+    def free_unneeded_memory(self):
         """Frees the memory that the network does not need until its next turn."""
         import torch
         self.model.zero_grad(set_to_none=True)
@@ -292,13 +292,13 @@ class CompiledNetwork:
     def measure_steps(self):
         """The line of the file for the network, without predictions."""
         import torch
-        samples = [self.step() for _ in range(WARM_UP + STEPS)][WARM_UP:]
+        samples = [self.run_step() for _ in range(WARM_UP + STEPS)][WARM_UP:]
         reserved = torch.cuda.max_memory_reserved()
-        kernels, busy = profile(self.loss_of, self.model, self.inputs, self.name, self.options)
+        kernels, busy = profile_kernels(self.loss_of, self.model, self.inputs, self.name, self.options)
         if self.options.details:
             from umbench.torch.bench import gpu_events
-            Path(self.options.details, f"{self.name}.peak.json").write_text(json.dumps(gpu_events.alive_at_peak(self.step), indent=0), encoding="utf-8")
-        self.free_memory()
+            Path(self.options.details, f"{self.name}.peak.json").write_text(json.dumps(gpu_events.alive_at_peak(self.run_step), indent=0), encoding="utf-8")
+        self.free_unneeded_memory()
         library = torch.cuda.memory_allocated() - self.base
         measured = {"peak_bytes": max(s[3] for s in samples), "saved_bytes": samples[-1][2], "base_bytes": self.base, "library_bytes": library,
                     "reserved_bytes": reserved, "step_ns": round(statistics.median(s[0] for s in samples)), "samples_ns": [s[0] for s in samples],
@@ -321,14 +321,14 @@ def with_loss(model):
             super().__init__()
             self.model = model
 
-        def forward(self, *given):
-            result = first_result(self.model(*given))
+        def forward(self, *inputs):
+            result = first_result(self.model(*inputs))
             return result if result.dim() == 0 else functional.cross_entropy(result, torch.zeros(result.shape[0], dtype=torch.long, device=result.device))
 
     return Loss()
 
 
-def profile(loss_of, model, inputs, name, options):
+def profile_kernels(loss_of, model, inputs, network, options):
     """(number of kernels and copies of a step, {"generated", "libraries", "copies": nanoseconds})."""
     import torch
     model.zero_grad(set_to_none=True)
@@ -342,7 +342,7 @@ def profile(loss_of, model, inputs, name, options):
         kinds[kind] = kinds.get(kind, 0) + round(event.device_time_total * 1000)
     if options.details:
         Path(options.details).mkdir(parents=True, exist_ok=True)
-        Path(options.details, f"{name}.kernels.txt").write_text("".join(f"{e.time_range.start - rows[0].time_range.start:9.1f} {e.device_time_total:9.1f} {e.name[:160]}\n" for e in rows), encoding="utf-8")
+        Path(options.details, f"{network}.kernels.txt").write_text("".join(f"{e.time_range.start - rows[0].time_range.start:9.1f} {e.device_time_total:9.1f} {e.name[:160]}\n" for e in rows), encoding="utf-8")
     return len(rows), kinds
 
 

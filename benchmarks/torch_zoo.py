@@ -14,20 +14,20 @@ from torch_models import llama_lora, unet  # noqa: E402, F401
 BF16 = torch.bfloat16
 
 
-def images(batch, size=224):
-    return (torch.randn(batch, 3, size, size),)
+def random_images(batch, image_size=224):
+    return (torch.randn(batch, 3, image_size, image_size),)
 
 
-def tokens(batch, length, vocabulary):
-    return (torch.randint(0, vocabulary, (batch, length)),)
+def random_tokens(batch, text_length, vocabulary_size):
+    return (torch.randint(0, vocabulary_size, (batch, text_length)),)
 
 
 # --- torchvision ---
 
-def torchvision_model(name, batch=32, size=224, **options):
+def torchvision_model(model_name, batch=32, image_size=224, **model_options):
     """(a model of torchvision, random images)."""
     import torchvision
-    return torchvision.models.get_model(name, weights=None, **options), images(batch, size)
+    return torchvision.models.get_model(model_name, weights=None, **model_options), random_images(batch, image_size)
 
 
 def alexnet():
@@ -47,7 +47,7 @@ def densenet121():
 
 
 def inception_v3():
-    return torchvision_model("inception_v3", size=299, init_weights=False)
+    return torchvision_model("inception_v3", image_size=299, init_weights=False)
 
 
 def mobilenet_v3():
@@ -91,41 +91,41 @@ class WithLabels(nn.Module):
         return self.model(input_ids=ids, labels=ids).loss
 
 
-def transformers_model(class_name, config_name, batch, length, **options):
+def transformers_model(class_name, config_prefix, batch, text_length, **config_options):
     """(a network of transformers that predicts tokens, with its loss; random texts)."""
     import transformers
-    config = getattr(transformers, f"{config_name}Config")(**options)
-    return WithLabels(getattr(transformers, class_name)(config)), tokens(batch, length, config.vocab_size)
+    config = getattr(transformers, f"{config_prefix}Config")(**config_options)
+    return WithLabels(getattr(transformers, class_name)(config)), random_tokens(batch, text_length, config.vocab_size)
 
 
-def gpt2(batch=4, length=1024, **options):
-    model, inputs = transformers_model("GPT2LMHeadModel", "GPT2", batch, length, **options)
+def gpt2(batch=4, text_length=1024, **config_options):
+    model, inputs = transformers_model("GPT2LMHeadModel", "GPT2", batch, text_length, **config_options)
     model.model.loss_type = "ForCausalLM"  # without it transformers warns while it computes the loss, which breaks the graph
     return model, inputs
 
 
-def bert(batch=8, length=512, **options):
-    return transformers_model("BertForMaskedLM", "Bert", batch, length, **options)
+def bert(batch=8, text_length=512, **config_options):
+    return transformers_model("BertForMaskedLM", "Bert", batch, text_length, **config_options)
 
 
-def t5(batch=8, length=512, **options):
-    return transformers_model("T5ForConditionalGeneration", "T5", batch, length, decoder_start_token_id=0, use_cache=False, **options)
+def t5(batch=8, text_length=512, **config_options):
+    return transformers_model("T5ForConditionalGeneration", "T5", batch, text_length, decoder_start_token_id=0, use_cache=False, **config_options)
 
 
-def llama(batch=1, length=2048, **options):
+def llama(batch=1, text_length=2048, **config_options):
     sizes = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
              "vocab_size": 128256, "tie_word_embeddings": True}
-    return transformers_model("LlamaForCausalLM", "Llama", batch, length, **sizes | options)
+    return transformers_model("LlamaForCausalLM", "Llama", batch, text_length, **sizes | config_options)
 
 
-def mixtral(batch=2, length=1024, **options):
+def mixtral(batch=2, text_length=1024, **config_options):
     sizes = {"hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 12, "num_attention_heads": 16, "num_key_value_heads": 4}
-    return transformers_model("MixtralForCausalLM", "Mixtral", batch, length, **sizes | options)
+    return transformers_model("MixtralForCausalLM", "Mixtral", batch, text_length, **sizes | config_options)
 
 
-def vit(batch=32, **options):
+def vit(batch=32, **config_options):
     import transformers
-    return transformers.ViTForImageClassification(transformers.ViTConfig(num_labels=1000, **options)), images(batch)
+    return transformers.ViTForImageClassification(transformers.ViTConfig(num_labels=1000, **config_options)), random_images(batch)
 
 
 # --- others ---
@@ -133,18 +133,18 @@ def vit(batch=32, **options):
 class LstmLanguageModel(nn.Module):
     """LSTM layers that predict the next word. Returns the loss."""
 
-    def __init__(self, vocabulary, width, layers):
+    def __init__(self, vocabulary_size, width, layer_count):
         super().__init__()
-        self.words, self.lstm, self.head = nn.Embedding(vocabulary, width), nn.LSTM(width, width, layers, dropout=0.5), nn.Linear(width, vocabulary)
+        self.words, self.lstm, self.head = nn.Embedding(vocabulary_size, width), nn.LSTM(width, width, layer_count, dropout=0.5), nn.Linear(width, vocabulary_size)
 
     def forward(self, ids):
         states, _ = self.lstm(self.words(ids))
         return nn.functional.cross_entropy(self.head(states[:-1]).flatten(0, 1), ids[1:].flatten())
 
 
-def lstm(batch=64, length=35, vocabulary=33278, width=1024, layers=2):
+def lstm(batch=64, text_length=35, vocabulary_size=33278, width=1024, layer_count=2):
     torch._dynamo.config.allow_rnn = True  # without it torch.compile breaks the graph at the layers
-    return LstmLanguageModel(vocabulary, width, layers), tokens(length, batch, vocabulary)
+    return LstmLanguageModel(vocabulary_size, width, layer_count), random_tokens(text_length, batch, vocabulary_size)
 
 
 # --- types ---

@@ -57,9 +57,9 @@ def alexnet():
             Conv("conv5", 256, 256, 3, 1, 1), Relu(), Pool(3, 2), *classifier(256 * 6 * 6)]
 
 
-def vgg(depths):
+def vgg(convolutions_per_stage):
     layers, channels = [], 3
-    for stage, (width, depth) in enumerate(zip((64, 128, 256, 512, 512), depths), start=1):
+    for stage, (width, depth) in enumerate(zip((64, 128, 256, 512, 512), convolutions_per_stage), start=1):
         for number in range(1, depth + 1):
             layers += [Conv(f"conv{stage}_{number}", channels, width, 3, 1, 1), Relu()]
             channels = width
@@ -67,27 +67,27 @@ def vgg(depths):
     return layers + classifier(512 * 7 * 7)
 
 
-def _convolution_with_norm(conv_name, norm_name, inputs, outputs, kernel, stride=1):
+def _convolution_with_norm(conv_name, norm_name, in_channels, out_channels, kernel_size, stride=1):
     """[a convolution without bias, the normalisation after it]."""
-    return [Conv(conv_name, inputs, outputs, kernel, stride, kernel // 2, False), Norm(norm_name, outputs)]
+    return [Conv(conv_name, in_channels, out_channels, kernel_size, stride, kernel_size // 2, False), Norm(norm_name, out_channels)]
 
 
-def _residual_block(name, inputs, width, outputs, stride):
-    if outputs == width:  # two 3 x 3 convolutions; else a bottleneck around one
-        body = [*_convolution_with_norm(f"{name}.conv1", f"{name}.bn1", inputs, width, 3, stride), Relu(),
-                *_convolution_with_norm(f"{name}.conv2", f"{name}.bn2", width, width, 3)]
+def _residual_block(block_name, in_channels, width, out_channels, stride):
+    if out_channels == width:  # two 3 x 3 convolutions; else a bottleneck around one
+        body = [*_convolution_with_norm(f"{block_name}.conv1", f"{block_name}.bn1", in_channels, width, 3, stride), Relu(),
+                *_convolution_with_norm(f"{block_name}.conv2", f"{block_name}.bn2", width, width, 3)]
     else:
-        body = [*_convolution_with_norm(f"{name}.conv1", f"{name}.bn1", inputs, width, 1), Relu(),
-                *_convolution_with_norm(f"{name}.conv2", f"{name}.bn2", width, width, 3, stride), Relu(),
-                *_convolution_with_norm(f"{name}.conv3", f"{name}.bn3", width, outputs, 1)]
-    projects = stride != 1 or inputs != outputs
-    shortcut = _convolution_with_norm(f"{name}.downsample.0", f"{name}.downsample.1", inputs, outputs, 1, stride) if projects else []
+        body = [*_convolution_with_norm(f"{block_name}.conv1", f"{block_name}.bn1", in_channels, width, 1), Relu(),
+                *_convolution_with_norm(f"{block_name}.conv2", f"{block_name}.bn2", width, width, 3, stride), Relu(),
+                *_convolution_with_norm(f"{block_name}.conv3", f"{block_name}.bn3", width, out_channels, 1)]
+    projects = stride != 1 or in_channels != out_channels
+    shortcut = _convolution_with_norm(f"{block_name}.downsample.0", f"{block_name}.downsample.1", in_channels, out_channels, 1, stride) if projects else []
     return Residual(tuple(body), tuple(shortcut))
 
 
-def resnet(depths, has_bottlenecks):
+def resnet(blocks_per_stage, has_bottlenecks):
     layers, channels = [*_convolution_with_norm("conv1", "bn1", 3, 64, 7, 2), Relu(), Pool(3, 2, 1)], 64
-    for stage, depth in enumerate(depths):
+    for stage, depth in enumerate(blocks_per_stage):
         width = 64 << stage
         outputs = 4 * width if has_bottlenecks else width
         for number in range(depth):
@@ -97,15 +97,15 @@ def resnet(depths, has_bottlenecks):
     return layers + [GlobalPool(), Flatten(), Linear("fc", channels, CLASSES)]
 
 
-def _convolution_norm_relu(name, inputs, outputs, kernel, stride=1):
-    return [Conv(f"{name}.conv", inputs, outputs, kernel, stride, kernel // 2, False), Norm(f"{name}.bn", outputs, 1e-3), Relu()]
+def _convolution_norm_relu(name, in_channels, out_channels, kernel_size, stride=1):
+    return [Conv(f"{name}.conv", in_channels, out_channels, kernel_size, stride, kernel_size // 2, False), Norm(f"{name}.bn", out_channels, 1e-3), Relu()]
 
 
-def _inception(name, inputs, channels_1x1, reduced_3x3, channels_3x3, reduced_5x5, channels_5x5, channels_pool):
-    return Branches((tuple(_convolution_norm_relu(f"{name}.branch1", inputs, channels_1x1, 1)),
-                     (*_convolution_norm_relu(f"{name}.branch2.0", inputs, reduced_3x3, 1), *_convolution_norm_relu(f"{name}.branch2.1", reduced_3x3, channels_3x3, 3)),
-                     (*_convolution_norm_relu(f"{name}.branch3.0", inputs, reduced_5x5, 1), *_convolution_norm_relu(f"{name}.branch3.1", reduced_5x5, channels_5x5, 3)),
-                     (Pool(3, 1, 1, True), *_convolution_norm_relu(f"{name}.branch4.1", inputs, channels_pool, 1))))
+def _inception(name, in_channels, channels_1x1, reduced_3x3, channels_3x3, reduced_5x5, channels_5x5, channels_pool):
+    return Branches((tuple(_convolution_norm_relu(f"{name}.branch1", in_channels, channels_1x1, 1)),
+                     (*_convolution_norm_relu(f"{name}.branch2.0", in_channels, reduced_3x3, 1), *_convolution_norm_relu(f"{name}.branch2.1", reduced_3x3, channels_3x3, 3)),
+                     (*_convolution_norm_relu(f"{name}.branch3.0", in_channels, reduced_5x5, 1), *_convolution_norm_relu(f"{name}.branch3.1", reduced_5x5, channels_5x5, 3)),
+                     (Pool(3, 1, 1, True), *_convolution_norm_relu(f"{name}.branch4.1", in_channels, channels_pool, 1))))
 
 
 def googlenet():
@@ -139,8 +139,8 @@ def densenet121():
 
 
 def mobilenet_v2():
-    def convolution_with_norm(name, inputs, outputs, kernel, stride=1, groups=1):
-        return [Conv(f"{name}.conv", inputs, outputs, kernel, stride, kernel // 2, False, groups), Norm(f"{name}.bn", outputs)]
+    def convolution_with_norm(name, in_channels, out_channels, kernel_size, stride=1, groups=1):
+        return [Conv(f"{name}.conv", in_channels, out_channels, kernel_size, stride, kernel_size // 2, False, groups), Norm(f"{name}.bn", out_channels)]
 
     layers, channels, number = [*convolution_with_norm("features.0", 3, 32, 3, 2), Relu(True)], 32, 0
     for expansion, width, blocks, stride in MOBILENET_STAGES:
@@ -156,7 +156,7 @@ def mobilenet_v2():
                      Linear("classifier", 1280, CLASSES)]
 
 
-def inner_layers(layer):
+def inner_layer_lists(layer):
     """The lists of layers inside a layer."""
     if isinstance(layer, Residual):
         return [layer.body, layer.shortcut]
@@ -177,17 +177,17 @@ def parameters_of(layer):
     return {}
 
 
-def all_parameters(layers):
+def parameter_extents(layers):
     """{umbench's name: extents} of a list of layers, including those inside blocks."""
     found = {}
     for layer in layers:
-        for inner in inner_layers(layer):
-            found |= all_parameters(inner)
+        for inner in inner_layer_lists(layer):
+            found |= parameter_extents(inner)
         found |= {name: shape for name, (_, shape) in parameters_of(layer).items()}
     return found
 
 
-def gradient_name(parameter):
+def gradient_name(parameter_name):
     """The name of a parameter's gradient: 'conv1.dw' for 'conv1.w'."""
-    stem, leaf = parameter.rsplit(".", 1)
+    stem, leaf = parameter_name.rsplit(".", 1)
     return f"{stem}.d{leaf}"

@@ -10,27 +10,27 @@ import time
 _context = multiprocessing.get_context("fork")
 
 
-def run(function, task, deadline_s):
+def run_in_child(function, task, max_seconds):
     """Runs function(task) in a child process. Returns (result, None), or (None, reason of the failure)."""
-    return _wait_for_answer(_start(function, task), deadline_s, deadline_s)
+    return _wait_for_answer(_start_child(function, task), max_seconds, max_seconds)
 
 
-def run_all(function, tasks, deadline_s, jobs):
-    """Calls run() for each task, in batches of `jobs` processes. deadline_s holds for each batch."""
+def run_in_children(function, tasks, max_seconds, processes_at_once):
+    """Calls run_in_child() for each task, in batches of `processes_at_once`. `max_seconds` holds for each batch."""
     answers = []
-    for first in range(0, len(tasks), jobs):
-        started = [_start(function, task) for task in tasks[first:first + jobs]]
-        end = time.monotonic() + deadline_s
+    for first in range(0, len(tasks), processes_at_once):
+        started = [_start_child(function, task) for task in tasks[first:first + processes_at_once]]
+        end = time.monotonic() + max_seconds
         try:
-            answers += [_wait_for_answer(child, max(0.0, end - time.monotonic()), deadline_s) for child in started]
+            answers += [_wait_for_answer(child, max(0.0, end - time.monotonic()), max_seconds) for child in started]
         finally:
             for child, _ in started:
                 if child.is_alive():
-                    _stop(child)
+                    _kill_process_group(child)
     return answers
 
 
-def _start(function, task):
+def _start_child(function, task):
     receiver, sender = _context.Pipe(duplex=False)
     child = _context.Process(target=_child_main, args=(function, task, sender))
     child.start()
@@ -38,17 +38,17 @@ def _start(function, task):
     return child, receiver
 
 
-def _wait_for_answer(process_and_receiver, left_s, deadline_s):
-    """Waits up to left_s for the answer and stops the child. deadline_s is used in the error message alone."""
-    child, receiver = process_and_receiver
+def _wait_for_answer(child_and_receiver, seconds_left, max_seconds):
+    """Waits up to `seconds_left` for the answer and kills the child. `max_seconds` is used in the error message alone."""
+    child, receiver = child_and_receiver
     try:
-        answer = receiver.recv() if receiver.poll(left_s) else (None, f"not done within {deadline_s:g} s")
+        answer = receiver.recv() if receiver.poll(seconds_left) else (None, f"not done within {max_seconds:g} s")
     except EOFError:
         child.join()
         answer = (None, _exit_text(child.exitcode))
     finally:
         receiver.close()
-        _stop(child)
+        _kill_process_group(child)
     return answer
 
 
@@ -66,11 +66,11 @@ def _child_main(function, task, sender):
     os._exit(0)  # skips handlers, which could hang or print
 
 
-def _exit_text(code):
-    return f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+def _exit_text(exit_code):
+    return f"killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
 
 
-def _stop(child):
+def _kill_process_group(child):
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -13,64 +13,64 @@ TOP = 5
 KINDS = {nets.Conv: "convolution", nets.Norm: "normalisation", nets.Linear: "linear"}
 
 
-def floor_ns(engine, ceilings, precision):
-    """The floor of one operator in nanoseconds. `engine` is an entry of a record's `engines`."""
-    arithmetic = engine["flops"] / ceilings["matrix_flops_per_s"][precision]
-    traffic = engine["bytes"] / ceilings["copy_bytes_per_s"]
+def floor_ns(engine_entry, measured_rates, precision):
+    """The floor of one operator in nanoseconds. `engine_entry` is an entry of a record's `engines`."""
+    arithmetic = engine_entry["flops"] / measured_rates["matrix_flops_per_s"][precision]
+    traffic = engine_entry["bytes"] / measured_rates["copy_bytes_per_s"]
     return 1e9 * max(arithmetic, traffic)
 
 
-def floor_of(engines, ceilings, precision):
+def floor_of_step(engine_entries, measured_rates, precision):
     """{"floor_ms": of a step, "arithmetic_ms" and "traffic_ms": the times of its arithmetic and of its bytes alone, "operators_ms": the sum of
     the operators' measured times}."""
     return {
         "convolutions": "direct",
-        "floor_ms": sum(floor_ns(e, ceilings, precision) for e in engines) / 1e6,
-        "arithmetic_ms": 1e3 * sum(e["flops"] for e in engines) / ceilings["matrix_flops_per_s"][precision],
-        "traffic_ms": 1e3 * sum(e["bytes"] for e in engines) / ceilings["copy_bytes_per_s"],
-        "operators_ms": sum(e["time_ns"] for e in engines) / 1e6,
+        "floor_ms": sum(floor_ns(e, measured_rates, precision) for e in engine_entries) / 1e6,
+        "arithmetic_ms": 1e3 * sum(e["flops"] for e in engine_entries) / measured_rates["matrix_flops_per_s"][precision],
+        "traffic_ms": 1e3 * sum(e["bytes"] for e in engine_entries) / measured_rates["copy_bytes_per_s"],
+        "operators_ms": sum(e["time_ns"] for e in engine_entries) / 1e6,
     }
 
 
-def gaps_of(engines, ceilings, precision, max_count=TOP):
+def largest_gaps(engine_entries, measured_rates, precision, max_count=TOP):
     """[{op, engine, time_ms, floor_ms}] of the `max_count` operators furthest above their floors, largest gap first."""
     rows = [{"op": e["op"], "engine": e["engine"], "time_ms": e["time_ns"] / 1e6,
-             "floor_ms": floor_ns(e, ceilings, precision) / 1e6} for e in engines]
-    return sorted(rows, key=_negative_gap)[:max_count]
+             "floor_ms": floor_ns(e, measured_rates, precision) / 1e6} for e in engine_entries]
+    return sorted(rows, key=_negative_gap_ms)[:max_count]
 
 
-def gaps_by_kind(engines, ceilings, precision, network):
+def gaps_by_kind(engine_entries, measured_rates, precision, network):
     """[{kind, operators (their number), time_ms, floor_ms}] of whole kinds of operators, largest gap first."""
-    layers, rows = layer_kinds(nets.layers_of(network)), {}
-    for engine in engines:
-        kind = kind_of(engine["op"], layers)
+    kinds_of_layers, rows = kinds_by_layer_name(nets.layers_of(network)), {}
+    for engine in engine_entries:
+        kind = kind_of_operator(engine["op"], kinds_of_layers)
         row = rows.setdefault(kind, {"kind": kind, "operators": set(), "time_ms": 0.0, "floor_ms": 0.0})
         row["operators"].add(_without_slice_suffix(engine["op"]))
         row["time_ms"] += engine["time_ns"] / 1e6
-        row["floor_ms"] += floor_ns(engine, ceilings, precision) / 1e6
-    return sorted(({**row, "operators": len(row["operators"])} for row in rows.values()), key=_negative_gap)
+        row["floor_ms"] += floor_ns(engine, measured_rates, precision) / 1e6
+    return sorted(({**row, "operators": len(row["operators"])} for row in rows.values()), key=_negative_gap_ms)
 
 
 def _without_slice_suffix(op_name):
     return re.sub(r" \[[^\[\]]*\]$", "", op_name)
 
 
-def _negative_gap(row):
+def _negative_gap_ms(row):
     return row["floor_ms"] - row["time_ms"]
 
 
-def layer_kinds(layers):
+def kinds_by_layer_name(layers):
     """{name of a layer that has parameters: its kind}."""
     found = {}
     for layer in layers:
-        for inner in nets.inner_layers(layer):
-            found |= layer_kinds(inner)
+        for inner in nets.inner_layer_lists(layer):
+            found |= kinds_by_layer_name(inner)
         if type(layer) in KINDS:
             found[layer.name] = KINDS[type(layer)]
     return found
 
 
-def kind_of(op_name, layers):
+def kind_of_operator(op_name, kinds_of_layers):
     """The kind of the layer and of the pass: 'convolution.backward_filter' for 'layer1.0.conv2.backward_filter'. For layers without
     parameters it is the operator's name without numbers and blocks."""
     op_name = _without_slice_suffix(op_name)
@@ -80,4 +80,4 @@ def kind_of(op_name, layers):
     role = f".backward{task}" if task or op_name.endswith(".backward") else ""
     stem, again, _ = stem.partition(".again")
     own_name = re.sub(r"\d+(_\d+)?$", "", stem.rsplit(".", 1)[-1])
-    return layers.get(stem, own_name or "other") + again + role
+    return kinds_of_layers.get(stem, own_name or "other") + again + role

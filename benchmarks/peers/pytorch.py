@@ -42,7 +42,7 @@ WAYS_OF_PROCESSES = (("eager", "graph"), ("compile", "compile_graph"))
 STANDARD_ORDER = {"fp32": "nchw", "tf32": "nhwc", "bf16": "nhwc"}
 
 
-def parse(argv):
+def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--umbench", default=str(ROOT / "build/cuda/umbench"), metavar="PATH", help="the binary")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="NETWORK/BATCH/PRECISION[:fusion=F,workspace=BYTES,"
@@ -85,7 +85,7 @@ def parse(argv):
 
 def main(argv=None):
     began = time.monotonic()
-    args = parse(argv)
+    args = parse_arguments(argv)
     if args.list:
         print("\n".join(f"{r.key}:fusion={r.fusion},workspace={r.workspace},slices={r.slices}{r.memory_order and ',order=' + r.memory_order}"
                         for r in args.rows))
@@ -93,71 +93,71 @@ def main(argv=None):
     binary = shutil.which(args.umbench)
     if not binary:
         sys.exit(f"error: --umbench: {args.umbench} is no program; build it (cmake --preset cuda) or name it")
-    steps = import_torch_steps()
-    card, why = children.run(steps.measure_ceilings, {"copy_bytes": 4 << 30, "matrix_size": 8192}, args.deadline)
+    torch_steps = import_torch_steps()
+    card, why = children.run_in_child(torch_steps.measure_gpu_rates, {"copy_bytes": 4 << 30, "matrix_size": 8192}, args.deadline)
     if not card:
         sys.exit(f"error: PyTorch cannot use the GPU: {why}")
-    out = Path(args.out or ROOT / "results/peers" / f"pytorch_{gpu_in_file_name(card['gpu'])}.jsonl")
+    out = Path(args.out or ROOT / "results/peers" / f"pytorch_{gpu_file_name(card['gpu'])}.jsonl")
     held = peer_files.read(out) if args.resume and out.exists() else []
     done = {peer_files.key_of(row) for row in held if peer_files.is_complete(row)}
     wanted = [row for row in args.rows if row.key not in done]
     for row in args.rows:
         if row.key in done:
-            say(f"{row.key}: in {out} already")
+            print_progress(f"{row.key}: in {out} already")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # children are stopped on the way out
     if args.compile_jobs and "compile" in args.ways:
-        compile_beforehand(wanted, steps, args)
+        compile_beforehand(wanted, torch_steps, args)
     missing = 0
     for number, row in enumerate(wanted):
         if args.stop_after and time.monotonic() - began > args.stop_after:
-            say(f"not begun within {args.stop_after:g} s: {', '.join(r.key for r in wanted[number:])}")
+            print_progress(f"not begun within {args.stop_after:g} s: {', '.join(r.key for r in wanted[number:])}")
             return 1
-        line = measure(row, binary, steps, card, args)
-        append(out, line)
-        say(summary(line))
+        line = measure_row(row, binary, torch_steps, card, args)
+        append_entry(out, line)
+        print_progress(summary_text(line))
         missing += not peer_files.is_complete(line)
     return 1 if missing else 0
 
 
-def compile_beforehand(wanted, steps, args):
-    tasks = [task_of(row, order, ["compile"], args) for row in wanted for order in memory_orders_of(row, args)]
-    for task, (_, why) in zip(tasks, children.run_all(steps.fill_compiler_cache, tasks, args.deadline, args.compile_jobs)):
+def compile_beforehand(rows_to_measure, torch_steps, args):
+    tasks = [pytorch_task(row, order, ["compile"], args) for row in rows_to_measure for order in memory_orders_of(row, args)]
+    for task, (_, why) in zip(tasks, children.run_in_children(torch_steps.fill_compiler_cache, tasks, args.deadline, args.compile_jobs)):
         if why:
-            say(f"{task['network']}/{task['batch']}/{task['precision']}: not compiled beforehand: {why}")
+            print_progress(f"{task['network']}/{task['batch']}/{task['precision']}: not compiled beforehand: {why}")
 
 
 def import_torch_steps():
     try:
-        import torch_steps as steps
+        import torch_steps
     except ImportError as error:
         sys.exit(f"error: PyTorch is needed ({error}); install torch with CUDA support, and numpy")
-    return steps
+    return torch_steps
 
 
-def gpu_in_file_name(gpu):
+def gpu_file_name(gpu_name):
     """The name of a GPU as in file names: 'h200' for 'NVIDIA H200'."""
-    return re.sub(r"[^a-z0-9]+", "_", gpu.lower().replace("nvidia", "")).strip("_")
+    return re.sub(r"[^a-z0-9]+", "_", gpu_name.lower().replace("nvidia", "")).strip("_")
 
 
-def say(text):
+def print_progress(text):
     print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def printing_duration(row, part):
+def printing_duration(row, part_name):
     """A context that prints how long a part of a row took, since a row can take minutes."""
     began = time.monotonic()
     yield
-    say(f"{row.key}: {part}: {time.monotonic() - began:.0f} s")
+    print_progress(f"{row.key}: {part_name}: {time.monotonic() - began:.0f} s")
 
 
-def append(path, line):
+def append_entry(path, entry):
     """Appends and syncs a line. Removes an incomplete last line that a crash left."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "ab+") as file:
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+        file.write(json.dumps(entry, allow_nan=False).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -165,24 +165,24 @@ def append(path, line):
 # --- one row ---
 
 
-def measure(row, binary, steps, gpu_facts, args):
+def measure_row(row, umbench_path, torch_steps, gpu_facts, args):
     """Measures a row and returns its line. A missing value is null or has its reason, so that a failure does not prevent the other rows."""
-    line = line_without_results(row, gpu_facts)
+    line = entry_without_results(row, gpu_facts)
     try:
         with tempfile.TemporaryDirectory() as values_folder:
             with printing_duration(row, "umbench"):
-                add_umbench(line, row, binary, None if args.no_gradients else values_folder, args)
-            line["modes"] = pytorch_modes(row, steps, args)
+                add_umbench_results(line, row, umbench_path, None if args.no_gradients else values_folder, args)
+            line["modes"] = measure_pytorch(row, torch_steps, args)
             if not args.no_gradients:
                 with printing_duration(row, "gradients"):
-                    line["gradients"] = compare_gradients(row, binary, steps, values_folder, args)
+                    line["gradients"] = compare_gradients(row, umbench_path, torch_steps, values_folder, args)
     except Exception as error:  # for instance a full disk, or a record of another version of umbench
         failure = {"reason": f"{type(error).__name__}: {error}"}
         line |= {"umbench": line["umbench"] or failure, "gradients": line["gradients"] or failure}
     return line | peer_files.ratios(line)
 
 
-def line_without_results(row, gpu_facts):
+def entry_without_results(row, gpu_facts):
     return {"kind": "peer", "schema": 1, "peer": "pytorch", "network": row.network, "batch": row.batch,
             "precision": row.precision, "pass": "train",
             "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -192,38 +192,38 @@ def line_without_results(row, gpu_facts):
                          "torch": gpu_facts["torch"], "umbench": None, "umbench_cuda": None, "umbench_cudnn": None}}
 
 
-def add_umbench(line, row, binary, values_folder, args):
+def add_umbench_results(entry, row, umbench_path, values_folder, args):
     try:
         export = values_folder if args.check_batch in (None, row.batch) else None
-        environment, record = umbench_runs.run(binary, row, args.warmup + args.samples, args.deadline, export)
-    except (umbench_runs.Failed, load.BadInput) as error:
-        line["umbench"] = {"reason": str(error)}
+        environment, record = umbench_runs.run_row(umbench_path, row, args.warmup + args.samples, args.deadline, export)
+    except (umbench_runs.UmbenchFailed, load.BadInput) as error:
+        entry["umbench"] = {"reason": str(error)}
         return
-    line["umbench"] = umbench_runs.figures(record, args.warmup)
-    line["versions"] |= umbench_runs.versions(environment)
-    engines, ceilings = record["engines"], line["ceilings"]
-    line["floor"] = floors.floor_of(engines, ceilings, row.precision)
-    line["gaps"] = floors.gaps_of(engines, ceilings, row.precision)
-    line["gap_kinds"] = floors.gaps_by_kind(engines, ceilings, row.precision, row.network)
+    entry["umbench"] = umbench_runs.compared_figures(record, args.warmup)
+    entry["versions"] |= umbench_runs.versions_in(environment)
+    engines, ceilings = record["engines"], entry["ceilings"]
+    entry["floor"] = floors.floor_of_step(engines, ceilings, row.precision)
+    entry["gaps"] = floors.largest_gaps(engines, ceilings, row.precision)
+    entry["gap_kinds"] = floors.gaps_by_kind(engines, ceilings, row.precision, row.network)
 
 
 def memory_orders_of(row, args):
     return ("nchw", "nhwc") if args.both_orders else (STANDARD_ORDER[row.precision],)
 
 
-def task_of(row, memory_order, ways, args):
+def pytorch_task(row, memory_order, ways, args):
     """The task for torch_steps.py: the `ways` of running PyTorch for a row in a memory order."""
     return {"network": row.network, "batch": row.batch, "precision": row.precision, "order": memory_order, "ways": ways,
             "warmup": args.warmup, "samples": args.samples, "compile_mode": args.compile_mode}
 
 
-def pytorch_modes(row, steps, args):
+def measure_pytorch(row, torch_steps, args):
     """Time and peak of every way of running PyTorch, or the reason why there are none."""
     modes = []
     for order in memory_orders_of(row, args):
         for ways in groups_of_ways(args):
             with printing_duration(row, f"PyTorch {', '.join(ways)}"):
-                found, why = children.run(steps.time_modes, task_of(row, order, ways, args), args.deadline)
+                found, why = children.run_in_child(torch_steps.time_ways, pytorch_task(row, order, ways, args), args.deadline)
             found = found or {way: {"reason": why} for way in ways}
             modes += [{"way": way, "memory_order": order, **result} for way, result in found.items()]
     return modes
@@ -234,29 +234,29 @@ def groups_of_ways(args):
     return [ways for ways in ([way for way in group if way in wanted] for group in WAYS_OF_PROCESSES) if ways]
 
 
-def compare_gradients(row, binary, steps, values_folder, args):
+def compare_gradients(row, umbench_path, torch_steps, values_folder, args):
     batch = args.check_batch or row.batch
     try:
         if batch != row.batch:
-            umbench_runs.run(binary, dataclasses.replace(row, batch=batch), 1, args.deadline, values_folder)
+            umbench_runs.run_row(umbench_path, dataclasses.replace(row, batch=batch), 1, args.deadline, values_folder)
         elif not (Path(values_folder) / "loss.npy").is_file():
-            raise umbench_runs.Failed("umbench wrote no values")
-    except (umbench_runs.Failed, load.BadInput) as error:
+            raise umbench_runs.UmbenchFailed("umbench wrote no values")
+    except (umbench_runs.UmbenchFailed, load.BadInput) as error:
         return {"reason": str(error)}
     reference = args.reference or ("fp64" if row.precision == "fp32" else "fp32")
     task = {"network": row.network, "batch": batch, "precision": row.precision, "order": STANDARD_ORDER[row.precision],
             "values": values_folder, "reference": None if reference == "none" else reference}
-    found, why = children.run(steps.compare, task, args.deadline)
+    found, why = children.run_in_child(torch_steps.compare_gradients, task, args.deadline)
     return found or {"reason": why}
 
 
-def summary(line):
-    def formatted(value, format_spec):
-        return "-" if value is None else format(value, format_spec)
+def summary_text(entry):
+    def formatted(value_or_none, format_spec):
+        return "-" if value_or_none is None else format(value_or_none, format_spec)
 
-    return (f"{peer_files.key_of(line)}: umbench {formatted(line['umbench_ms'], '.3f')} ms, PyTorch "
-            f"{formatted(line['pytorch_ms'], '.3f')} ms ({line['pytorch_mode'] or '-'}), time ratio "
-            f"{formatted(line['time_ratio'], '.3f')}, peak ratio {formatted(line['peak_ratio'], '.3f')}")
+    return (f"{peer_files.key_of(entry)}: umbench {formatted(entry['umbench_ms'], '.3f')} ms, PyTorch "
+            f"{formatted(entry['pytorch_ms'], '.3f')} ms ({entry['pytorch_mode'] or '-'}), time ratio "
+            f"{formatted(entry['time_ratio'], '.3f')}, peak ratio {formatted(entry['peak_ratio'], '.3f')}")
 
 
 if __name__ == "__main__":

@@ -66,41 +66,41 @@ def time_remedy(task):
     return found | {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
 
 
-def command(binary, task, peak_bytes, out):
+def best_command_line(umbench_path, task, budget_bytes, record_file):
     """The command line of `best` within that peak of device memory."""
     return [str(part) for part in (
-        binary, "run", "--network", task["network"], "--batch", task["batch"], "--precision", task["precision"], "--fusion", "fused",
-        "--strategy", "best", "--budget", peak_bytes, "--mode", "capped", "--backend", "cuda:0", "--workspace-cap", "256MiB",
-        "--iterations", task["samples"], "--deadline", task["deadline_s"], "--times-only", "--out", out)]
+        umbench_path, "run", "--network", task["network"], "--batch", task["batch"], "--precision", task["precision"], "--fusion", "fused",
+        "--strategy", "best", "--budget", budget_bytes, "--mode", "capped", "--backend", "cuda:0", "--workspace-cap", "256MiB",
+        "--iterations", task["samples"], "--deadline", task["deadline_s"], "--times-only", "--out", record_file)]
 
 
-def time_best_within(binary, task, peak_bytes):
+def best_ms_within(umbench_path, task, budget_bytes):
     """Milliseconds of a step of `best` within that peak of device memory. Raises umbench_runs.Failed."""
     import subprocess  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "best.jsonl"
-        subprocess.run(command(binary, task, peak_bytes, out), capture_output=True, text=True, check=False)
+        subprocess.run(best_command_line(umbench_path, task, budget_bytes, out), capture_output=True, text=True, check=False)
         try:
             record = load.read(out)[1][-1]
         except (OSError, IndexError, load.BadInput) as error:
-            raise umbench_runs.Failed(str(error)) from error
+            raise umbench_runs.UmbenchFailed(str(error)) from error
     if record["outcome"] != "ok":
-        raise umbench_runs.Failed(f"{record['outcome']}: {record['reason']}")
+        raise umbench_runs.UmbenchFailed(f"{record['outcome']}: {record['reason']}")
     return load.steady_ns(record) / 1e6
 
 
-def measure(binary, task):
+def compare_remedy_with_best(umbench_path, task):
     """The line of the file for a task: the remedy's time and peak, and the time of `best` within that peak, or reasons."""
     line = {key: task[key] for key in FIELDS}
-    found, why = children.run(time_remedy, task, task["deadline_s"])
+    found, why = children.run_in_child(time_remedy, task, task["deadline_s"])
     if not found:
         return line | {"reason": why}
     line |= {key: found[key] for key in ("ms", "peak_bytes", "gpu", "torch")}
     try:
-        line["best_ms"] = time_best_within(binary, task, found["peak_bytes"])
+        line["best_ms"] = best_ms_within(umbench_path, task, found["peak_bytes"])
         line["best_over_remedy"] = line["best_ms"] / line["ms"]
-    except umbench_runs.Failed as failed:
+    except umbench_runs.UmbenchFailed as failed:
         line["best_reason"] = str(failed)
     return line
 
@@ -121,7 +121,7 @@ def main(argv=None):
         sys.exit(f"error: {out} exists; --resume goes on with it")
     tasks = [dict(zip(FIELDS, (*case, remedy), strict=True)) | {"warmup": 4, "samples": 12, "deadline_s": 240}
              for remedy in REMEDIES for case in CASES]
-    timed.measure_missing(out, tasks, FIELDS, lambda task: measure(arguments.umbench, task),
+    timed.measure_missing(out, tasks, FIELDS, lambda task: compare_remedy_with_best(arguments.umbench, task),
                        lambda: time.monotonic() - began > arguments.stop_after)
     return 0
 

@@ -57,46 +57,46 @@ TABLE = [
 ]
 
 
-def parse_row(text):
-    """The Row of a text. Options that the text lacks are those of the table's row of that network, batch and precision, or the defaults."""
-    name, _, options = text.partition(":")
+def parse_row(row_text):
+    """The Row of a text. Options that it lacks are those of the table's row of that network, batch and precision, or the defaults."""
+    name, _, options = row_text.partition(":")
     parts = name.split("/")
     if len(parts) != 3:
-        raise BadRow(f"row '{text}' is not NETWORK/BATCH/PRECISION[:option=value,...], such as vgg16/64/tf32:fusion=lean")
+        raise BadRow(f"row '{row_text}' is not NETWORK/BATCH/PRECISION[:option=value,...], such as vgg16/64/tf32:fusion=lean")
     network, batch, precision = parts
-    _check_choice(text, "network", network, architectures.NAMES)
-    _check_choice(text, "precision", precision, PRECISIONS)
+    _check_choice(row_text, "network", network, architectures.NAMES)
+    _check_choice(row_text, "precision", precision, PRECISIONS)
     if not re.fullmatch(r"[1-9][0-9]{0,6}", batch):
-        raise BadRow(f"row '{text}': batch '{batch}' is not a number from 1 to 9999999")
+        raise BadRow(f"row '{row_text}': batch '{batch}' is not a number from 1 to 9999999")
     row = Row(network, int(batch), precision)
     row = next((known for known in TABLE if known.key == row.key), row)
-    return dataclasses.replace(row, **_options(text, options)) if options else row
+    return dataclasses.replace(row, **_parse_options(row_text, options)) if options else row
 
 
-def _options(text, options):
+def _parse_options(row_text, options_text):
     found = {}
-    for option in options.split(","):
+    for option in options_text.split(","):
         name, separator, value = option.partition("=")
         if not separator or not value:
-            raise BadRow(f"row '{text}': '{option}' is not option=value")
-        _check_choice(text, "option", name, ("fusion", "workspace", "order", "slices"))
+            raise BadRow(f"row '{row_text}': '{option}' is not option=value")
+        _check_choice(row_text, "option", name, ("fusion", "workspace", "order", "slices"))
         if name in found:
-            raise BadRow(f"row '{text}': {name} is given twice")
+            raise BadRow(f"row '{row_text}': {name} is given twice")
         found[name] = value
     slices = found.get("slices", "1")
     if not re.fullmatch(r"[1-9][0-9]?", slices) or int(slices) > 64:
-        raise BadRow(f"row '{text}': slices '{slices}' is not a number from 1 to 64")
+        raise BadRow(f"row '{row_text}': slices '{slices}' is not a number from 1 to 64")
     if "slices" in found:
         found["slices"] = int(slices)
-    _check_choice(text, "fusion", found.get("fusion", FUSIONS[0]), FUSIONS)
-    _check_choice(text, "order", found.get("order", ORDERS[0]), ORDERS)
+    _check_choice(row_text, "fusion", found.get("fusion", FUSIONS[0]), FUSIONS)
+    _check_choice(row_text, "order", found.get("order", ORDERS[0]), ORDERS)
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?([kMGT]i?B)?", found.get("workspace", "0")):
-        raise BadRow(f"row '{text}': workspace '{found['workspace']}' is not a number of bytes such as 512MiB")
+        raise BadRow(f"row '{row_text}': workspace '{found['workspace']}' is not a number of bytes such as 512MiB")
     if "order" in found:
         found["memory_order"] = found.pop("order")
     return found
 
 
-def _check_choice(text, option, value, choices):
+def _check_choice(row_text, option_name, value, choices):
     if value not in choices:
-        raise BadRow(f"row '{text}': unknown {option} '{value}'; there are {', '.join(choices)}")
+        raise BadRow(f"row '{row_text}': unknown {option_name} '{value}'; there are {', '.join(choices)}")

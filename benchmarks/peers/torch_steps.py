@@ -19,11 +19,11 @@ import architectures as nets
 
 
 class Residual(nn.Module):
-    """The sum of a body and a shortcut, with a ReLU if `relu`."""
+    """The sum of a body and a shortcut, with a ReLU if `has_relu`."""
 
-    def __init__(self, relu, body, shortcut):
+    def __init__(self, has_relu, body, shortcut):
         super().__init__()
-        self.body, self.shortcut, self.relu = body, shortcut, relu
+        self.body, self.shortcut, self.relu = body, shortcut, has_relu
 
     def forward(self, x):
         y = self.body(x) + self.shortcut(x)
@@ -51,11 +51,11 @@ class Dense(Branches):
         return torch.cat(features, 1)
 
 
-def build(layers):
+def build_module(layers):
     """(module, {umbench's name: parameter}) of a list of layers."""
     modules, parameters = [], {}
     for layer in layers:
-        inner = [build(each) for each in nets.inner_layers(layer)]
+        inner = [build_module(each) for each in nets.inner_layer_lists(layer)]
         if inner:
             modules.append(_block_class(layer)(*(module for module, _ in inner)))
             for _, names in inner:
@@ -101,16 +101,16 @@ class Step:
         self.layout = torch.channels_last if memory_order == "nhwc" else torch.contiguous_format
         self.precision, self.device = precision, device
         with torch.device(device):
-            self.model, self.parameters = build(nets.layers_of(network))
+            self.model, self.parameters = build_module(nets.layers_of(network))
             self.model.to(kind).to(memory_format=self.layout)
             data = torch.randn(batch, 3, nets.IMAGE_SIZE, nets.IMAGE_SIZE)
             self.labels = torch.randint(0, nets.CLASSES, (batch,))
         self.data = self.to_input_type(data)
         self.loss_of = lambda data, labels: functional.cross_entropy(self.model(data), labels)
 
-    def to_input_type(self, data):
+    def to_input_type(self, images):
         kind = {"bf16": torch.bfloat16, "fp64": torch.float64}.get(self.precision, torch.float32)
-        return data.to(kind).to(memory_format=self.layout)
+        return images.to(kind).to(memory_format=self.layout)
 
     def autocast_context(self):
         if self.precision != "bf16":
@@ -124,7 +124,7 @@ class Step:
         loss.backward()
         return loss
 
-    def load(self, folder):
+    def load_values(self, folder):
         """Loads parameters, inputs and labels from the files that umbench wrote."""
         with torch.no_grad():
             for name, parameter in self.parameters.items():
@@ -149,12 +149,12 @@ def fill_compiler_cache(task):
     torch.cuda.synchronize()
 
 
-def compile_loss_of(step, mode):
+def compile_loss_of(step, compile_mode):
     """Replaces step.loss_of by its compiled form."""
-    step.loss_of = torch.compile(step.loss_of, mode=None if mode == "default" else mode)
+    step.loss_of = torch.compile(step.loss_of, mode=None if compile_mode == "default" else compile_mode)
 
 
-def time_modes(task):
+def time_ways(task):
     """{way: {ms, samples_ms, peak_bytes} or {reason}} for task["ways"]: eager, graph; compile, compile_graph."""
     torch.backends.cudnn.benchmark = True
     step = Step(task["network"], task["batch"], task["precision"], task["order"])
@@ -163,14 +163,14 @@ def time_modes(task):
         compile_loss_of(step, task["compile_mode"])
     for way in task["ways"]:
         try:
-            found[way] = _time_as_graph(step, task) if way.endswith("graph") else _time_launched_by_cpu(step, task)
+            found[way] = _time_as_cuda_graph(step, task) if way.endswith("graph") else _time_launched_by_cpu(step, task)
         except Exception as error:  # the row has the reason, and the other ways still run
-            found[way] = {"reason": reason_of(error)}
+            found[way] = {"reason": error_text(error)}
         torch.cuda.empty_cache()  # cached memory of one way would not be free for the next
     return found
 
 
-def reason_of(error):
+def error_text(error):
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
 
 
@@ -183,7 +183,7 @@ def _time_launched_by_cpu(step, task):
     return measure_calls(step, task["samples"])
 
 
-def _time_as_graph(step, task):
+def _time_as_cuda_graph(step, task):
     """Times a step that is captured as a CUDA graph, on a side stream after a warm-up there, as PyTorch requires. The peak covers capture
     and replays: the graph's private pool and the memory outside of it."""
     side = torch.cuda.Stream()
@@ -203,15 +203,15 @@ def _time_as_graph(step, task):
     return measure_calls(graph.replay, task["samples"])
 
 
-def measure_calls(call, count):
+def measure_calls(call, call_count):
     """{ms, samples_ms, peak_bytes} of calls. The peak counts from the last reset of PyTorch's peak."""
-    times = _time_calls(call, count)
+    times = _milliseconds_of_calls(call, call_count)
     return {"ms": statistics.median(times), "samples_ms": times, "peak_bytes": torch.cuda.max_memory_allocated()}
 
 
-def _time_calls(call, count):
+def _milliseconds_of_calls(call, call_count):
     """Milliseconds of each call, by events on the current stream."""
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(call_count + 1)]
     marks[0].record()
     for mark in marks[1:]:
         call()
@@ -223,54 +223,54 @@ def _time_calls(call, count):
 # --- gradients ---
 
 
-def compare(task):
+def compare_gradients(task):
     """Compares loss and gradients of umbench, which are files in task["values"], with PyTorch's on the same weights and inputs, and both
     with PyTorch in the precision task["reference"] (fp32 without TF32, or fp64)."""
     device = task.get("device", "cuda")
     of_umbench = umbench_gradients(task, device)
     loss, of_pytorch = pytorch_gradients(task, task["precision"], task["order"], device)
     umbench_loss = read_tensor(task["values"], "loss", "cpu").item()
-    result = {"batch": task["batch"], "umbench_loss": none_if_infinite(umbench_loss), "pytorch_loss": none_if_infinite(loss),
-              "to_pytorch": relative_errors(of_umbench, of_pytorch), "reference": task["reference"]}
+    result = {"batch": task["batch"], "umbench_loss": finite_or_none(umbench_loss), "pytorch_loss": finite_or_none(loss),
+              "to_pytorch": summarize_relative_errors(of_umbench, of_pytorch), "reference": task["reference"]}
     if not task["reference"]:
         return result
     try:
         loss, of_reference = pytorch_gradients(task, task["reference"], "nchw", device)
     except Exception as error:  # for instance too little memory for fp64; the comparison above is kept
-        return result | {"reference_reason": reason_of(error)}
-    return result | {"reference_loss": none_if_infinite(loss), "umbench_to_reference": relative_errors(of_umbench, of_reference),
-                     "pytorch_to_reference": relative_errors(of_pytorch, of_reference)}
+        return result | {"reference_reason": error_text(error)}
+    return result | {"reference_loss": finite_or_none(loss), "umbench_to_reference": summarize_relative_errors(of_umbench, of_reference),
+                     "pytorch_to_reference": summarize_relative_errors(of_pytorch, of_reference)}
 
 
 def umbench_gradients(task, device):
     """{umbench's name of a parameter: the gradient that umbench wrote}."""
-    names = nets.all_parameters(nets.layers_of(task["network"]))
+    names = nets.parameter_extents(nets.layers_of(task["network"]))
     return {name: read_tensor(task["values"], nets.gradient_name(name), device) for name in names}
 
 
 def pytorch_gradients(task, precision, memory_order, device):
     """(loss, {umbench's name of a parameter: the gradient}) of a step with the weights and inputs that umbench wrote."""
     step = Step(task["network"], task["batch"], precision, memory_order, device)
-    step.load(task["values"])
+    step.load_values(task["values"])
     loss = step()
     return loss.item(), {name: parameter.grad for name, parameter in step.parameters.items()}
 
 
-def relative_errors(gradients, expected):
+def summarize_relative_errors(gradients, expected):
     """The relative errors ||gradient - expected|| / ||expected|| of all tensors: the largest with its name, and the median. None stands for
     an infinite error or NaN, which counts as the largest."""
     each = {name: relative_error(gradients[name], expected[name]) for name in expected}
     worst = max(each, key=each.get)
-    return {"worst": none_if_infinite(each[worst]), "worst_tensor": worst, "median": none_if_infinite(statistics.median(each.values()))}
+    return {"worst": finite_or_none(each[worst]), "worst_tensor": worst, "median": finite_or_none(statistics.median(each.values()))}
 
 
-def none_if_infinite(value):
+def finite_or_none(value):
     return value if math.isfinite(value) else None
 
 
-def relative_error(out, expected):
+def relative_error(gradient, expected):
     expected = expected.double().reshape(-1)
-    difference = torch.linalg.vector_norm(out.double().reshape(-1) - expected)
+    difference = torch.linalg.vector_norm(gradient.double().reshape(-1) - expected)
     error = (difference / torch.linalg.vector_norm(expected).clamp_min(1e-300)).item()
     return error if math.isfinite(error) else math.inf
 
@@ -278,27 +278,27 @@ def relative_error(out, expected):
 # --- the card ---
 
 
-def measure_ceilings(task):
+def measure_gpu_rates(task):
     """Measures the rates of copies and matrix products; also returns the name of the GPU and the versions of libraries."""
-    return {"copy_bytes_per_s": _copy_rate(task["copy_bytes"]),
-            "matrix_flops_per_s": {p: _matrix_rate(p, task["matrix_size"]) for p in ("fp32", "tf32", "bf16")},
+    return {"copy_bytes_per_s": _copy_bytes_per_s(task["copy_bytes"]),
+            "matrix_flops_per_s": {p: _matrix_flops_per_s(p, task["matrix_size"]) for p in ("fp32", "tf32", "bf16")},
             "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version()}
 
 
-def _copy_rate(byte_count):
+def _copy_bytes_per_s(byte_count):
     source = torch.randn(byte_count // 4, device="cuda")
     target = torch.empty_like(source)
     for _ in range(3):
         target.copy_(source)
-    return 2 * byte_count / (1e-3 * statistics.median(_time_calls(lambda: target.copy_(source), 10)))
+    return 2 * byte_count / (1e-3 * statistics.median(_milliseconds_of_calls(lambda: target.copy_(source), 10)))
 
 
-def _matrix_rate(precision, size):
+def _matrix_flops_per_s(precision, matrix_size):
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    a, b = (torch.randn(size, size, device="cuda").to(kind) for _ in range(2))
+    a, b = (torch.randn(matrix_size, matrix_size, device="cuda").to(kind) for _ in range(2))
     out = torch.empty_like(a)
     for _ in range(3):
         torch.matmul(a, b, out=out)
-    return 2 * size**3 / (1e-3 * statistics.median(_time_calls(lambda: torch.matmul(a, b, out=out), 10)))
+    return 2 * matrix_size**3 / (1e-3 * statistics.median(_milliseconds_of_calls(lambda: torch.matmul(a, b, out=out), 10)))

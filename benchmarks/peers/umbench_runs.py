@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 from umbench import load  # noqa: E402
 
 
-class Failed(Exception):
+class UmbenchFailed(Exception):
     """The run of umbench failed. The message has the reason."""
 
 
@@ -22,40 +22,40 @@ def strategy_options(row):
     return ["--strategy", "micro_batches", "--knob", f"k={row.slices}"]
 
 
-def command(binary, row, iterations, deadline_s, out, values_folder=None):
-    line = [binary, "run", "--network", row.network, "--batch", row.batch, *strategy_options(row),
+def command_line(umbench_path, row, iterations, max_seconds, record_file, values_folder=None):
+    line = [umbench_path, "run", "--network", row.network, "--batch", row.batch, *strategy_options(row),
             "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
-            "--iterations", iterations, "--deadline", math.ceil(deadline_s), "--backend", "cuda:0", "--times-only", "--out", out]
+            "--iterations", iterations, "--deadline", math.ceil(max_seconds), "--backend", "cuda:0", "--times-only", "--out", record_file]
     if row.memory_order:
         line += ["--memory-order", row.memory_order]
     return [str(part) for part in line + (["--values", values_folder] if values_folder else [])]
 
 
-def run(binary, row, iterations, deadline_s, values_folder=None):
+def run_row(umbench_path, row, iterations, max_seconds, values_folder=None):
     """Runs umbench; returns (environment, record). Tensors are written to the folder `values_folder`."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "record.jsonl"
-        line = command(binary, row, iterations, deadline_s, out, values_folder)
+        line = command_line(umbench_path, row, iterations, max_seconds, out, values_folder)
         try:  # umbench enforces the deadline itself; this longer one ends an umbench that hangs
-            done = subprocess.run(line, capture_output=True, text=True, timeout=deadline_s + 60)
+            done = subprocess.run(line, capture_output=True, text=True, timeout=max_seconds + 60)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Failed(f"umbench did not run: {error}") from error
+            raise UmbenchFailed(f"umbench did not run: {error}") from error
         if not out.is_file():
-            raise Failed((done.stderr.strip().splitlines() or [f"umbench ended with {done.returncode}"])[-1])
+            raise UmbenchFailed((done.stderr.strip().splitlines() or [f"umbench ended with {done.returncode}"])[-1])
         environments, records = load.read(out)
     record = records[0]
     if record["outcome"] != "ok":
-        raise Failed(f"{record['outcome']}: {record['reason']}")
+        raise UmbenchFailed(f"{record['outcome']}: {record['reason']}")
     return environments[0], record
 
 
-def versions(environment):
+def versions_in(environment):
     gpu = environment["gpu"]
     return {"umbench": environment["umbench"], "driver": gpu["driver"], "umbench_cuda": gpu["cuda_runtime"],
             "umbench_cudnn": gpu["cudnn"]}
 
 
-def figures(record, warmup_iterations):
+def compared_figures(record, warmup_iterations):
     """The figures of a record that a row stores. Times are those of CUDA events after each replay of the CUDA graph. The peak is the device
     arena, which is all that umbench allocates on the device for the run."""
     samples = [ns / 1e6 for ns in record["samples_ns"][warmup_iterations:]]

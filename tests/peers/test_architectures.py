@@ -21,7 +21,7 @@ def test_names_and_extents_are_umbenchs(network, umbench_binary, tmp_path):
     assert done.returncode == 0, done.stderr
     tensors = json.loads((tmp_path / "graph.json").read_text())["tensors"]
     theirs = {t["name"]: t["shape"] for t in tensors if t["use"] == "parameter"}
-    ours = nets.all_parameters(nets.layers_of(network))
+    ours = nets.parameter_extents(nets.layers_of(network))
     assert set(ours) == set(theirs)
     for name, shape in ours.items():
         assert math.prod(shape) == math.prod(theirs[name]), name

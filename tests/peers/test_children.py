@@ -44,13 +44,13 @@ def outlived(folder):
 
 
 def test_a_child_gives_its_result_or_the_reason():
-    assert children.run(lambda task: task + 1, 41, PATIENCE_S) == (42, None)
-    assert children.run(lambda task: 1 / task, 0, PATIENCE_S) == (None, "ZeroDivisionError: division by zero")
+    assert children.run_in_child(lambda task: task + 1, 41, PATIENCE_S) == (42, None)
+    assert children.run_in_child(lambda task: 1 / task, 0, PATIENCE_S) == (None, "ZeroDivisionError: division by zero")
 
 
 def test_a_crash_and_an_early_end_are_reasons():
-    assert children.run(lambda task: os.kill(os.getpid(), signal.SIGKILL), None, PATIENCE_S) == (None, "killed by signal 9")
-    assert children.run(lambda task: os._exit(3), None, PATIENCE_S) == (None, "ended with exit code 3")
+    assert children.run_in_child(lambda task: os.kill(os.getpid(), signal.SIGKILL), None, PATIENCE_S) == (None, "killed by signal 9")
+    assert children.run_in_child(lambda task: os._exit(3), None, PATIENCE_S) == (None, "ended with exit code 3")
 
 
 def test_several_at_a_time_give_their_answers_in_order(tmp_path):
@@ -60,7 +60,7 @@ def test_several_at_a_time_give_their_answers_in_order(tmp_path):
             time.sleep(0.02)
         return 10 // task
 
-    answers = children.run_all(beside_the_others, [1, 0, 2, 5], PATIENCE_S, 4)
+    answers = children.run_in_children(beside_the_others, [1, 0, 2, 5], PATIENCE_S, 4)
     assert [result for result, _ in answers] == [10, None, 5, 2]
     assert "ZeroDivisionError" in answers[1][1]
 
@@ -69,12 +69,12 @@ def test_a_deadline_takes_helpers_along(tmp_path):
     deadline_s = 0.25
     while not (tmp_path / "number").exists():  # a slow machine needs longer to begin
         deadline_s *= 2
-        assert children.run(grandchild_that_stays, tmp_path, deadline_s) == (None, f"not done within {deadline_s:g} s")
+        assert children.run_in_child(grandchild_that_stays, tmp_path, deadline_s) == (None, f"not done within {deadline_s:g} s")
     assert not outlived(tmp_path)
 
 
 def test_what_a_child_prints_is_not_on_standard_output(capfd):
-    children.run(lambda task: os.write(1, b"from a library"), None, PATIENCE_S)
+    children.run_in_child(lambda task: os.write(1, b"from a library"), None, PATIENCE_S)
     captured = capfd.readouterr()
     assert captured.out == "" and "from a library" in captured.err
 
@@ -84,7 +84,7 @@ def test_a_stopped_parent_takes_its_children_along(tmp_path):
     if parent == 0:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
-            children.run_all(grandchild_that_stays, [tmp_path], PATIENCE_S, 2)
+            children.run_in_children(grandchild_that_stays, [tmp_path], PATIENCE_S, 2)
         finally:
             os._exit(0)
     wait_until((tmp_path / "number").exists)

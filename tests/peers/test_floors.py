@@ -14,7 +14,7 @@ def test_an_operator_is_bound_by_arithmetic_or_by_traffic():
 
 
 def test_a_steps_floor_is_the_sum_of_its_operators():
-    found = floors.floor_of(ENGINES, CEILINGS, "fp32")
+    found = floors.floor_of_step(ENGINES, CEILINGS, "fp32")
     assert found["floor_ms"] == pytest.approx(2.0)
     assert found["arithmetic_ms"] == pytest.approx(1.0001)
     assert found["traffic_ms"] == pytest.approx(1.1)
@@ -22,10 +22,10 @@ def test_a_steps_floor_is_the_sum_of_its_operators():
 
 
 def test_the_largest_gap_comes_first():
-    gaps = floors.gaps_of(ENGINES, CEILINGS, "fp32")
+    gaps = floors.largest_gaps(ENGINES, CEILINGS, "fp32")
     assert [gap["op"] for gap in gaps] == ["conv", "relu"]
     assert gaps[0]["time_ms"] == 3.0 and gaps[0]["engine"] == "e1"
-    assert len(floors.gaps_of(ENGINES, CEILINGS, "fp32", max_count=1)) == 1
+    assert len(floors.largest_gaps(ENGINES, CEILINGS, "fp32", max_count=1)) == 1
 
 
 @pytest.mark.parametrize("op, kind", [
@@ -38,8 +38,8 @@ def test_the_largest_gap_comes_first():
     ("fc", "linear"), ("fc.backward_data", "linear.backward_data"), ("pool1.backward", "pool.backward"),
     ("layer4.2.relu3.backward", "relu.backward"), ("average", "average"), ("loss", "loss"), ("relu1_2", "relu")])
 def test_operators_are_of_a_kind(op, kind):
-    layers = floors.layer_kinds(architectures.layers_of("resnet50"))
-    assert floors.kind_of(op, layers) == kind
+    layers = floors.kinds_by_layer_name(architectures.layers_of("resnet50"))
+    assert floors.kind_of_operator(op, layers) == kind
 
 
 def test_gaps_of_a_kind_are_added_up():

@@ -21,7 +21,7 @@ import timed  # noqa: E402
 
 def test_best_is_given_the_peak_of_the_remedy():
     task = {"network": "vgg16", "batch": 256, "precision": "bf16", "remedy": "checkpoint", "samples": 12, "deadline_s": 240}
-    line = remedies.command("umbench", task, 12345, "out.jsonl")
+    line = remedies.best_command_line("umbench", task, 12345, "out.jsonl")
     assert line[line.index("--budget") + 1] == "12345"
     assert line[line.index("--strategy") + 1] == "best"
 

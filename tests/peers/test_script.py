@@ -41,7 +41,7 @@ pathlib.Path(at("--out")).write_text(json.dumps(environment) + "\\n" + json.dump
 """
 
 
-def time_modes(task):
+def time_ways(task):
     figures = {"ms": 100.0, "samples_ms": [100.0] * task["samples"], "peak_bytes": 8 << 30}
     answers = {"eager": figures, "graph": {"reason": "RuntimeError: cannot capture"}, "compile": figures | {"ms": 90.0},
                "compile_graph": {"reason": "RuntimeError: no"}}
@@ -53,7 +53,7 @@ def fill_compiler_cache(task):
         raise RuntimeError("no memory")
 
 
-def compare(task):
+def compare_gradients(task):
     return {"batch": task["batch"], "umbench_loss": 6.9, "pytorch_loss": 6.9, "to_pytorch": conftest.errors(),
             "reference": task["reference"]}
 
@@ -63,7 +63,7 @@ def run(tmp_path, monkeypatch):
     binary = tmp_path / "umbench"
     binary.write_text(FAKE.format(python=sys.executable, folder=conftest.ROOT / "tests/plots"))
     binary.chmod(0o755)
-    steps = types.SimpleNamespace(measure_ceilings=lambda task: conftest.CARD, time_modes=time_modes, compare=compare,
+    steps = types.SimpleNamespace(measure_gpu_rates=lambda task: conftest.CARD, time_ways=time_ways, compare_gradients=compare_gradients,
                                   fill_compiler_cache=fill_compiler_cache)
     monkeypatch.setattr(pytorch, "import_torch_steps", lambda: steps)
     out = tmp_path / "folder" / "rows.jsonl"
@@ -151,8 +151,8 @@ def test_a_failing_pytorch_is_a_reason(run, monkeypatch):
     def fails(task):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(run.steps, "time_modes", fails)
-    monkeypatch.setattr(run.steps, "compare", fails)
+    monkeypatch.setattr(run.steps, "time_ways", fails)
+    monkeypatch.setattr(run.steps, "compare_gradients", fails)
     code, (row,) = run("--rows", "vgg16/64/fp32")
     assert code == 1 and row["umbench_ms"] == 80.0 and row["pytorch_ms"] is None
     assert [mode["reason"] for mode in row["modes"]] == ["killed by signal 9"] * 4
@@ -185,7 +185,7 @@ def test_gradients_may_be_left_out_or_compared_on_fewer_images(run):
     ("eager,graph,compile", [["eager", "graph"], ["compile", "compile_graph"]]), ("compile", [["compile", "compile_graph"]]),
     ("graph,eager", [["eager", "graph"]]), ("graph", [["graph"]])])
 def test_compiling_has_a_process_of_its_own(asked, shared):
-    assert pytorch.groups_of_ways(pytorch.parse(["--ways", asked])) == shared
+    assert pytorch.groups_of_ways(pytorch.parse_arguments(["--ways", asked])) == shared
 
 
 def test_both_orders_double_the_modes(run):
@@ -195,15 +195,15 @@ def test_both_orders_double_the_modes(run):
 
 def test_the_command_says_everything(tmp_path):
     row = pytorch.rows.parse_row("vgg16/64/tf32:fusion=fused,workspace=1GiB,order=nchw")
-    line = " ".join(umbench_runs.command("umbench", row, 16, 299.5, "o.jsonl", "folder"))
+    line = " ".join(umbench_runs.command_line("umbench", row, 16, 299.5, "o.jsonl", "folder"))
     assert line == ("umbench run --network vgg16 --batch 64 --strategy device --fusion fused --precision tf32 "
                     "--workspace-cap 1GiB --iterations 16 --deadline 300 --backend cuda:0 --times-only --out o.jsonl "
                     "--memory-order nchw --values folder")
 
 
 def test_gpus_name_the_file():
-    assert pytorch.gpu_in_file_name("NVIDIA H200") == "h200"
-    assert pytorch.gpu_in_file_name("NVIDIA H100 80GB HBM3") == "h100_80gb_hbm3"
+    assert pytorch.gpu_file_name("NVIDIA H200") == "h200"
+    assert pytorch.gpu_file_name("NVIDIA H100 80GB HBM3") == "h100_80gb_hbm3"
 
 
 @pytest.mark.parametrize("arguments, complaint", [

@@ -18,8 +18,8 @@ SMALL = [nets.Conv("conv1", 3, 4, 7, 4, 3, False), nets.Norm("bn1", 4), nets.Rel
 def test_modules_have_the_described_parameters(network):
     layers = nets.layers_of(network)
     with torch.device("meta"):
-        module, parameters = steps.build(layers)
-    assert {name: tuple(p.shape) for name, p in parameters.items()} == nets.all_parameters(layers)
+        module, parameters = steps.build_module(layers)
+    assert {name: tuple(p.shape) for name, p in parameters.items()} == nets.parameter_extents(layers)
     assert len(list(module.parameters())) == len(parameters)
 
 
@@ -36,7 +36,7 @@ def exported(tmp_path, monkeypatch):
     save("labels", step.labels, (2, 1, 1, 1))
     for name, parameter in step.parameters.items():
         save(name, parameter, (*parameter.shape, 1, 1, 1)[:4] if parameter.dim() > 1 else (1, -1, 1, 1))
-    step.load(tmp_path)  # as rounded to fp32
+    step.load_values(tmp_path)  # as rounded to fp32
     save("loss", step(), (1, 1, 1, 1))
     for name, parameter in step.parameters.items():
         save(nets.gradient_name(name), parameter.grad, (*parameter.shape, 1, 1, 1)[:4] if parameter.dim() > 1 else (1, -1, 1, 1))
@@ -50,7 +50,7 @@ def task(folder, **changes):
 
 @pytest.mark.parametrize("order", ["nchw", "nhwc"])
 def test_equal_gradients_are_found_equal(exported, order):
-    found = steps.compare(task(exported, order=order, reference="fp64"))
+    found = steps.compare_gradients(task(exported, order=order, reference="fp64"))
     assert found["to_pytorch"]["worst"] < 1e-4 and found["umbench_loss"] == pytest.approx(found["pytorch_loss"], rel=1e-5)
     assert found["umbench_to_reference"]["worst"] < 1e-6
 
@@ -58,7 +58,7 @@ def test_equal_gradients_are_found_equal(exported, order):
 def test_a_wrong_gradient_is_named(exported):
     wrong = numpy.load(exported / "a.dw.npy")
     numpy.save(exported / "a.dw.npy", wrong * 1.5)
-    found = steps.compare(task(exported))["to_pytorch"]
+    found = steps.compare_gradients(task(exported))["to_pytorch"]
     assert found["worst_tensor"] == "a.w" and found["worst"] == pytest.approx(0.5, rel=1e-3)
 
 
@@ -71,7 +71,7 @@ def test_a_reference_that_cannot_run_is_a_reason(exported, monkeypatch):
         return pytorch_gradients(task, precision, *rest)
 
     monkeypatch.setattr(steps, "pytorch_gradients", too_large)
-    found = steps.compare(task(exported, reference="fp64"))
+    found = steps.compare_gradients(task(exported, reference="fp64"))
     assert found["reference_reason"] == "MemoryError: too large" and found["to_pytorch"]["worst"] < 1e-4
 
 
@@ -79,16 +79,16 @@ def test_what_is_not_finite_is_worst(exported):
     wrong = numpy.load(exported / "fc.db.npy")
     wrong[0, 0] = numpy.nan
     numpy.save(exported / "fc.db.npy", wrong)
-    found = steps.compare(task(exported))["to_pytorch"]
+    found = steps.compare_gradients(task(exported))["to_pytorch"]
     assert (found["worst"], found["worst_tensor"]) == (None, "fc.b") and found["median"] < 1e-4
 
 
 @pytest.fixture
 def without_a_gpu(monkeypatch):
-    """time_modes on the CPU: what asks CUDA gets made-up answers, and capturing fails."""
+    """time_ways() on the CPU: what asks CUDA gets made-up answers, and capturing fails."""
     monkeypatch.setattr(nets, "layers_of", lambda network: SMALL)
     monkeypatch.setattr(steps, "Step", functools.partial(steps.Step, device="cpu"))
-    monkeypatch.setattr(steps, "_time_calls", lambda call, samples: [float(call() is not None)] * samples)
+    monkeypatch.setattr(steps, "_milliseconds_of_calls", lambda call, samples: [float(call() is not None)] * samples)
     for name, answer in (("synchronize", None), ("reset_peak_memory_stats", None), ("empty_cache", None),
                          ("max_memory_allocated", 4096)):
         monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
@@ -96,7 +96,7 @@ def without_a_gpu(monkeypatch):
 
 
 def test_a_way_that_fails_leaves_the_other_ones(without_a_gpu):
-    found = steps.time_modes({"network": "small", "batch": 2, "precision": "fp32", "order": "nhwc", "warmup": 1,
+    found = steps.time_ways({"network": "small", "batch": 2, "precision": "fp32", "order": "nhwc", "warmup": 1,
                               "samples": 3, "compile_mode": "default", "ways": ["eager", "graph"]})
     assert found == {"eager": {"ms": 1.0, "samples_ms": [1.0] * 3, "peak_bytes": 4096},
                      "graph": {"reason": "ZeroDivisionError: division by zero"}}
@@ -105,7 +105,7 @@ def test_a_way_that_fails_leaves_the_other_ones(without_a_gpu):
 def test_ways_of_compiling_compile_once(without_a_gpu, monkeypatch):
     compiled = []
     monkeypatch.setattr(steps, "compile_loss_of", lambda step, mode: compiled.append(mode))
-    found = steps.time_modes({"network": "small", "batch": 2, "precision": "fp32", "order": "nchw", "warmup": 1,
+    found = steps.time_ways({"network": "small", "batch": 2, "precision": "fp32", "order": "nchw", "warmup": 1,
                               "samples": 1, "compile_mode": "default", "ways": ["compile", "compile_graph"]})
     assert compiled == ["default"] and found["compile"]["ms"] == 1.0 and "reason" in found["compile_graph"]
 

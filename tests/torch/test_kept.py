@@ -307,7 +307,7 @@ def missed(found, peak, step):
 def test_what_is_told_comes_close_to_what_was_measured():
     rows, later = kept("steps.jsonl"), kept("predicted.jsonl")
     page = (ROOT / "results/torch/README.md").read_text(encoding="utf-8")
-    assert all(line in page.splitlines() for line in torch_steps.table(rows, later))
+    assert all(line in page.splitlines() for line in torch_steps.table_of_errors(rows, later))
     now = {row["network"]: row["predicted"] for row in later}
     assert missed({row["network"]: errors(row, now[row["network"]], "peak_bytes", "step_launched_ns") for row in rows}, 0.05, 0.2) == [[], ["convnextv2_64"]]
     timed = [row for row in rows if "kernel_ns" in row["predicted"]]
