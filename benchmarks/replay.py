@@ -147,7 +147,7 @@ def batch_cuts_of(graph, op):
 def operand_bytes(graph, op):
     """The sum of the bytes of an operator's operands, each counted once."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
-    return sum(graph_files.size_of(tensors[name]) for name in {*op["in"], *op["out"]})
+    return sum(graph_files.tensor_bytes(tensors[name]) for name in {*op["in"], *op["out"]})
 
 
 def report_whether_both_agree(records):

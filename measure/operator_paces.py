@@ -35,7 +35,7 @@ def main():
     wanted = parser.parse_args()
     text = Path(wanted.machine).read_text(encoding="utf-8")
     machine = json.loads(text)
-    machine["operators"] = percents_of_roofline(record_of_each_network(load.read_all(wanted.records), wanted.precision or list(RATES)), machine)
+    machine["operators"] = percents_of_roofline(record_of_each_network(load.read_records(wanted.records), wanted.precision or list(RATES)), machine)
     if not machine["operators"]:
         raise load.TooLittle("no record has the times of whole operators")
     Path(wanted.machine).write_text(json.dumps(machine, indent=indent_of(text), ensure_ascii=False) + "\n", encoding="utf-8")

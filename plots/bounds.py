@@ -14,7 +14,7 @@ import sys
 import typing
 
 from umbench import load
-from umbench.graph_files import size_of
+from umbench.graph_files import tensor_bytes
 from umbench.plots.table import as_markdown, as_text
 
 
@@ -29,9 +29,9 @@ def main():
     options = parser.parse_args()
     graphs = [load.read_json(path, "--graph ") for path in options.graph]
     machine = load.read_json(options.machine, "--machine ")
-    timed = load.read_all([options.device]) if options.device else []
+    timed = load.read_records([options.device]) if options.device else []
     tables = []
-    for group, cells in load.groups(load.read_all(options.files)).items():
+    for group, cells in load.records_by_group(load.read_records(options.files)).items():
         graph = _graph_for(graphs, cells[0])
         if graph is not None:
             tables.append(table(group, cells, limits_of(graph, machine, cells[0], timed), options.markdown))
@@ -85,7 +85,7 @@ def alive_between_passes(graph, use=None):
     backward = _first_backward(graph)
     made_later = {name for op in graph["ops"][backward:] for name in op["out"]}
     read_later = {name for op in graph["ops"][backward:] for name in op["in"]} - made_later
-    return sum(size_of(tensors[name]) for name in read_later if use in (None, tensors[name]["use"]))
+    return sum(tensor_bytes(tensors[name]) for name in read_later if use in (None, tensors[name]["use"]))
 
 
 def table(group, cells, limits, is_markdown):

@@ -23,7 +23,7 @@ WIDTH = 900  # pixels; a page of this width shows text in its original size
 def families(records):
     """{label: family} of all strategies in these records, in order of first appearance."""
     found = {}
-    for cells in (records, *load.groups(records).values()):
+    for cells in (records, *load.records_by_group(records).values()):
         for record, label in zip(cells, load.strategy_labels(cells)):
             found.setdefault(label, record["family"])
     return found
@@ -72,10 +72,10 @@ def read_with_environments(paths, strategies=None):
     cell."""
     files = [load.read(path) for path in paths]
     parts = [records for _, records in files]
-    everywhere = load.baselines([record for part in parts for record in part])
+    everywhere = load.baseline_ns_by_group([record for part in parts for record in part])
     cells = {}
     for part in parts:
-        here = load.baselines(part)
+        here = load.baseline_ns_by_group(part)
         for record in part:
             group = load.group_of(record)
             cells[record["key"], record.get("device")] = record | {
@@ -171,7 +171,7 @@ METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
 def save(figure, folder, name, formats=KINDS[:2]):
     """Writes folder/name.png and so on, prints their paths and closes the figure. The same records give the same bytes, since no date is
     written."""
-    load.check_path(folder)
+    load.refuse_empty_path(folder)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

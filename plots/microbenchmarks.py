@@ -87,7 +87,7 @@ def draw_link(cases):
     figure, axes = pyplot.subplots(figsize=(5.8, 3.9))
     for by, dash, marker in (("copy_engine", "-", "o"), ("kernel", (0, (4, 2)), "s")):
         for way, colour in COLOURS.items():
-            points = [(microbenchmark_files.size_of(c.axes["size"]), gb_per_s(c)) for c in found if c.parts[1:] == [by, way]]
+            points = [(microbenchmark_files.parse_size(c.axes["size"]), gb_per_s(c)) for c in found if c.parts[1:] == [by, way]]
             if points:
                 draw_line(axes, points, color=colour, linestyle=dash, marker=marker, markersize=4,
                      label=f"{NAMES[way]}, {by.replace('_', ' ')}")
@@ -142,17 +142,17 @@ def draw_prefetch(cases):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4.2), sharey=True)
     for way in ("to_device", "to_host"):
         mine = [c for c in found if c.parts[1] == way]
-        whole = [(microbenchmark_files.size_of(c.axes["size"]), gb_per_s(c)) for c in mine
+        whole = [(microbenchmark_files.parse_size(c.axes["size"]), gb_per_s(c)) for c in mine
                  if c.axes["size"] == c.axes["call"] and c.axes.get("streams") == "1"]
         if whole:
             draw_line(left, whole, color=COLOURS[way], marker="o", markersize=4, label=NAMES[way])
         for streams, threads, dash, marker in (("1", "1", "-", "o"), ("4", "1", (0, (4, 2)), "s"), ("4", "4", ":", "^")):
-            cut = [(microbenchmark_files.size_of(c.axes["call"]), gb_per_s(c)) for c in mine if c.axes["size"] == "256MiB"
+            cut = [(microbenchmark_files.parse_size(c.axes["call"]), gb_per_s(c)) for c in mine if c.axes["size"] == "256MiB"
                    and c.axes.get("streams") == streams and c.axes.get("threads") == threads]
             if cut:
                 draw_line(right, cut, color=COLOURS[way], linestyle=dash, marker=marker, markersize=4,
                      label=f"{NAMES[way]}, {streams} streams, {threads} threads")
-        batch = [(microbenchmark_files.size_of(c.axes["call"]), gb_per_s(c)) for c in mine if c.parts[-1] == "batch"]
+        batch = [(microbenchmark_files.parse_size(c.axes["call"]), gb_per_s(c)) for c in mine if c.parts[-1] == "batch"]
         if batch:
             draw_line(right, batch, color=COLOURS[way], linestyle="", marker="x", label=f"{NAMES[way]}, one batch call")
     set_size_axis(left, "bytes of one call, all of the data")

@@ -1,6 +1,6 @@
 """Draws slowdowns of at most six strategies by ratio, in one or two panels with names at the ends of the lines.
 
-No plan of the drawn kinds can lie in the grey area (`load.bounds_ns`). Cells without a time are in a strip at the top.
+No plan of the drawn kinds can lie in the grey area (`load.lower_bounds_ns`). Cells without a time are in a strip at the top.
 """
 
 import math
@@ -33,7 +33,7 @@ def main():
 
 def figure_of(records, width=WIDTH):
     """The figure of records with a `baseline_ns`. Of many groups it has those with the most cells."""
-    groups = load.groups(records)
+    groups = load.records_by_group(records)
     chosen = sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MAX_PANELS]
     found = {group: groups[group] for group in groups if group in chosen}
     look = looks(families([{**record, "strategy_knobs": {}} for record in records]))
@@ -76,7 +76,7 @@ def _bound(cells):
     edges."""
     least = {}
     for cell in cells:
-        known = load.bounds_ns(cell, cell["baseline_ns"])["plan_ns"]
+        known = load.lower_bounds_ns(cell, cell["baseline_ns"])["plan_ns"]
         if cell["ratio"] is not None and known and load.steady_ns(cell):
             value = min(known, load.steady_ns(cell)) / cell["baseline_ns"]
             least[cell["ratio"]] = min(value, least.get(cell["ratio"], value))

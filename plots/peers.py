@@ -60,7 +60,7 @@ def main_table(rows):
 
 
 def main_row(row):
-    mode = peer_files.fastest(row)
+    mode = peer_files.fastest_mode(row)
     theirs = f"{number_text(row['pytorch_ms'], 'ms')} ({MODES[mode['way']]})" if mode else "did not run"
     ours = "did not run"
     if row["umbench_ms"] is not None:

@@ -5,7 +5,7 @@ Takes the two files that `umbench plan -o PLAN.json --graph GRAPH.json` writes.
 
 import sys
 
-from umbench.graph_files import size_of
+from umbench.graph_files import tensor_bytes
 from umbench.plots.common import GIB, Parser, load, pyplot, save, use_style
 
 # {state: (label, colour, hatch)}
@@ -77,7 +77,7 @@ def states_of(plan, graph):
 
 def figure_of(plan, graph, tensor_count):
     states, computes = states_of(plan, graph)
-    sizes = {tensor["name"]: size_of(tensor) for tensor in graph["tensors"]}
+    sizes = {tensor["name"]: tensor_bytes(tensor) for tensor in graph["tensors"]}
 
     def bytes_times_operators(name):
         return sizes[name] * max(spans[-1][2] - spans[0][1] for spans in states[name].values())

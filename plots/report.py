@@ -23,7 +23,7 @@ def main():
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for index.html and the figures")
     parser.add_argument("--title", default="Memory management under oversubscription", help="of the page")
     options = parser.parse_args()
-    load.check_path(options.out)
+    load.refuse_empty_path(options.out)
     if any(files.is_trace(path) for path in options.files):
         from umbench.trace import report
         return report.write(options.files, options.out)
@@ -60,4 +60,4 @@ def write(path, text):
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", progress="drawing"))
+    sys.exit(load.report_errors(main, "umbench", task="drawing"))

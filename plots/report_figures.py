@@ -33,7 +33,7 @@ def sections(records):
         yield _section_on_growing_work(records, growth_panels)
     if any(map(load.steady_ns, by_budget)) and _has_curve(by_budget):
         yield _slowdown_section(by_budget)
-    groups = {group: cells for group, cells in load.groups(by_budget).items() if any(map(load.steady_ns, cells))}
+    groups = {group: cells for group, cells in load.records_by_group(by_budget).items() if any(map(load.steady_ns, cells))}
     for make in (_time_section, _traffic_section, _iterations_section) if groups else ():
         yield make(groups)
     yield from _timeline_sections(records)
@@ -42,7 +42,7 @@ def sections(records):
 
 def _has_curve(records):
     """Whether some line has two points."""
-    return any(len(line) > 1 for cells in load.groups(records).values() for line in load.records_by_strategy(cells).values())
+    return any(len(line) > 1 for cells in load.records_by_group(records).values() for line in load.records_by_strategy(cells).values())
 
 
 def _groups_to_draw(groups):
@@ -86,7 +86,7 @@ def _section_on_growing_work(records, growth_panels):
 
 
 def _slowdown_section(records):
-    rows, groups = [], load.groups(records)
+    rows, groups = [], load.records_by_group(records)
     for group, cells in groups.items():
         for label, line in load.records_by_strategy(cells).items():
             for record in line:

@@ -24,7 +24,7 @@ def page(title, files, environments, records, sections):
     """The page as text."""
     growth_panels = growth.panels_of(records)
     ids_of_growing_cells = {id(cell) for lines in growth_panels.values() for line in lines.values() for cell in line}
-    groups = load.groups([record for record in records if id(record) not in ids_of_growing_cells])
+    groups = load.records_by_group([record for record in records if id(record) not in ids_of_growing_cells])
     missing = [section.text for section in sections if section.figure is None]
     reasons = [record for record in records if record.get("reason")]
     parts = [Part("best", "Which strategy is best")] if groups or growth_panels else []
@@ -80,7 +80,7 @@ def _table_values(group, cells):
     for label, line in lines.items():
         by_ratio = {record["ratio"]: record for record in line}
         rows.append((label, [cell_text(by_ratio.get(ratio), (by_ratio.get(ratio) or {}).get("baseline_ns")) for ratio in ratios]))
-    return _heading_values(group) | {"samples": iteration_times.samples_text(cells), "ratios": [f"{ratio:.4g}" for ratio in ratios], "rows": rows}
+    return _heading_values(group) | {"samples": iteration_times.sample_counts_text(cells), "ratios": [f"{ratio:.4g}" for ratio in ratios], "rows": rows}
 
 
 def _environment_values(environment):

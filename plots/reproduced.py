@@ -4,8 +4,8 @@ from umbench import reproduce
 from umbench.plots import common, looks
 
 
-def draw(paper, results, origin, folder):
-    """Draws the figure. reproduce.device_text() returned `origin`."""
+def draw(paper, results, origin_text, folder):
+    """Draws the figure. reproduce.device_text() returned `origin_text`."""
     figure_spec = paper["figure"]
     common.use_style()
     figure, (panel,) = common.make_panels(1, height=3.6)
@@ -16,8 +16,8 @@ def draw(paper, results, origin, folder):
     low, high = panel.get_ylim()
     panel.set_ylim(low, high + 0.06 * (high - low))  # leaves room for the word simulated or measured
     panel.set_ylabel(figure_spec["y"])
-    common.mark_origin(panel, origin.startswith("simulated"))
-    common.set_title(panel, [paper["title"], f"ours: {origin}"])
+    common.mark_origin(panel, origin_text.startswith("simulated"))
+    common.set_title(panel, [paper["title"], f"ours: {origin_text}"])
     panel.legend()
     common.layout(figure)
     common.save(figure, folder, paper["name"])
@@ -28,8 +28,8 @@ def _values(figure_spec, results, points):
     found = []
     for x, name in points:
         try:
-            found.append((x, reproduce.VALUES[figure_spec["value"]](reproduce.cell_of(results, name))))
-        except reproduce.Missing:
+            found.append((x, reproduce.VALUES[figure_spec["value"]](reproduce.record_of(results, name))))
+        except reproduce.MissingResult:
             pass
     return found
 

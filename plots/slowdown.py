@@ -28,7 +28,7 @@ def main():
 def figure_of(records, width=WIDTH, bounds=DRAWN_BOUNDS):
     """The figure of records that common.read() returned. `bounds` is {name: (label, dash)} of those to draw."""
     panels = panels_of(records)
-    by_title = {_title(group): cells for group, cells in load.groups(records).items()}
+    by_title = {_title(group): cells for group, cells in load.records_by_group(records).items()}
     points_of_bounds = [{name: _bound_points(by_title[panel.title], name) for name in bounds} for panel in panels]
     labels_and_dashes = [drawn for name, drawn in bounds.items() if any(each[name] for each in points_of_bounds)]
     grey_lines = [[(line, bounds[name][1]) for name, line in each.items() if line] for each in points_of_bounds]
@@ -37,14 +37,14 @@ def figure_of(records, width=WIDTH, bounds=DRAWN_BOUNDS):
 
 def _bound_points(cells, name):
     """[(ratio, slowdown)] of a bound, at the ratios that have one."""
-    known = {(cell["ratio"], load.bounds_ns(cell, cell["baseline_ns"])[name], cell["baseline_ns"])
+    known = {(cell["ratio"], load.lower_bounds_ns(cell, cell["baseline_ns"])[name], cell["baseline_ns"])
              for cell in cells if cell["baseline_ns"] and cell.get("bounds")}
     return sorted((ratio, least / baseline) for ratio, least, baseline in known if least)
 
 
 def panels_of(records):
     """A panel for each group. Panels of the same work are neighbours, with machines in the same order."""
-    groups = load.groups(records)
+    groups = load.records_by_group(records)
     works, columns = list(map(_row_key, groups)), list(map(_column_key, groups))
     order = sorted(groups, key=lambda group: (works.index(_row_key(group)), columns.index(_column_key(group))))
     return [_panel(group, groups[group]) for group in order]

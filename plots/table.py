@@ -20,13 +20,13 @@ def main():
     parser.add_argument("--markdown", action="store_true", help="tables for a Markdown page")
     parser.add_argument("--link", metavar="MACHINE.json", help="add each cell's share of that machine's link")
     options = parser.parse_args()
-    records = load.read_all(options.files)
+    records = load.read_records(options.files)
     link = read_link(options.link) if options.link else None
     if not records:
         raise load.TooLittle(f"{', '.join(options.files)}: no record, no table")
-    baselines = load.baselines(records)
+    baselines = load.baseline_ns_by_group(records)
     print("\n\n".join(table(group, cells, load.baseline_of(group, baselines), options.markdown, link)
-                      for group, cells in load.groups(records).items()))
+                      for group, cells in load.records_by_group(records).items()))
 
 
 def read_link(path):
@@ -51,7 +51,7 @@ def table(group, cells, baseline, is_markdown, link=None):
         unit = "no device baseline: milliseconds an iteration"
     if link:
         unit += f"; % of the link of machine file {link[0]}"
-    title = "; ".join(filter(None, [load.network_text(group), load.machine_text(group), unit, iteration_times.samples_text(cells)]))
+    title = "; ".join(filter(None, [load.network_text(group), load.machine_text(group), unit, iteration_times.sample_counts_text(cells)]))
     return as_markdown(title, head, rows) if is_markdown else as_text(title, head, rows)
 
 
@@ -60,7 +60,7 @@ def cell_text(record, baseline, link=None):
         return ""
     if load.steady_ns(record) is None:
         return SHORT.get(record["outcome"], record["outcome"])
-    text = iteration_times.slowdown_text(record, baseline) if baseline else iteration_times.time_text(record)
+    text = iteration_times.slowdown_text(record, baseline) if baseline else iteration_times.milliseconds_text(record)
     share = load.link_share(record, link[1], link[2]) if link else None
     return text if share is None else f"{text} {100 * share:.0f} %"
 

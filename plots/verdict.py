@@ -59,7 +59,7 @@ def _sentence_on_fastest(ratio, slowdowns):
 
 def _times_text(value):
     """A factor with three digits, as text."""
-    return f"{value:.{iteration_times.decimals(value, 0)}f} times"
+    return f"{value:.{iteration_times.decimals_to_show(value, 0)}f} times"
 
 
 def _sentences_on_harmful_hints(slowdowns_at, managed_slowdown):

@@ -179,7 +179,7 @@ def measure_row(row, umbench_path, torch_steps, gpu_facts, args):
     except Exception as error:  # for instance a full disk, or a record of another version of umbench
         failure = {"reason": f"{type(error).__name__}: {error}"}
         line |= {"umbench": line["umbench"] or failure, "gradients": line["gradients"] or failure}
-    return line | peer_files.ratios(line)
+    return line | peer_files.times_peaks_and_ratios(line)
 
 
 def entry_without_results(row, gpu_facts):

@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         unknown = [option for option in self._options if not any(name.startswith(option) for name in known)]
         if unknown:
             message = f"{unknown[0]}: unknown option{output.did_you_mean(unknown[0], known)}"
-        output.say(f"umbench: {message}; see {self.prog} --help")
+        output.print_to_stderr(f"umbench: {message}; see {self.prog} --help")
         sys.exit(load.EXIT_BAD_INPUT)
 
     def format_help(self):

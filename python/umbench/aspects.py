@@ -18,21 +18,21 @@ MIB = 2**20
 BLOCK = 2 * MIB  # the driver manages memory in blocks of this size
 
 
-def _field_of_memory(name):
+def _memory_field_getter(field_name):
     """A function of a record that returns {name: value in its memory}."""
-    return lambda record: {name: record["memory"].get(name)}
+    return lambda record: {field_name: record["memory"].get(field_name)}
 
 
-def _fields_of_last_counters(*names):
+def _last_counters_getter(*counter_names):
     """A function of a record that returns {name: value in its last counters}."""
-    return lambda record: {name: load.last_counters(record).get(name) for name in names}
+    return lambda record: {counter_name: load.last_counters(record).get(counter_name) for counter_name in counter_names}
 
 
 AMOUNTS = {
-    "peak": Amount(0.01, BLOCK, _field_of_memory("peak_device_bytes"), "bytes"),
-    "footprint": Amount(0.01, BLOCK, _field_of_memory("footprint_bytes"), "bytes"),
-    "link": Amount(0.10, BLOCK, _fields_of_last_counters(*load.TO_DEVICE, *load.TO_HOST, "remote_bytes"), "bytes"),
-    "faults": Amount(0.25, 100, _fields_of_last_counters("faults"), ""),
+    "peak": Amount(0.01, BLOCK, _memory_field_getter("peak_device_bytes"), "bytes"),
+    "footprint": Amount(0.01, BLOCK, _memory_field_getter("footprint_bytes"), "bytes"),
+    "link": Amount(0.10, BLOCK, _last_counters_getter(*load.TO_DEVICE, *load.TO_HOST, "remote_bytes"), "bytes"),
+    "faults": Amount(0.25, 100, _last_counters_getter("faults"), ""),
 }
 LOSS_LIMIT = 0.001
 
@@ -58,7 +58,7 @@ def changes(base_runs, head_runs, limits):
     return [change for change in found if change]
 
 
-def missing_in_head(base_runs, head_runs):
+def aspects_missing_in_head(base_runs, head_runs):
     """[aspect] of a cell that the records of BASE have and those of HEAD lack."""
     ok_runs = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
     if not all(ok_runs):
@@ -76,18 +76,18 @@ def _outcome_change(base_runs, head_runs):
     """The Change of the worst outcome; None if all runs of both sides are ok."""
     ranks = [min(RANK_OF_OUTCOME.get(record["outcome"], 0) for record in side) for side in (base_runs, head_runs)]
     texts = [_worst_outcome_text(side) for side in (base_runs, head_runs)]
-    make = lambda verdict, text: Change("outcome", verdict, texts[0], texts[1], None, None, text)  # noqa: E731
+    make_change = lambda verdict, text: Change("outcome", verdict, texts[0], texts[1], None, None, text)  # noqa: E731
     if ranks[1] < ranks[0]:
-        return make("regressed", f"was {base_runs[-1]['outcome']}, is {texts[1]}")
+        return make_change("regressed", f"was {base_runs[-1]['outcome']}, is {texts[1]}")
     if ranks[1] > ranks[0]:
-        return make("improved", f"was {texts[0]}, is {head_runs[-1]['outcome']}")
+        return make_change("improved", f"was {texts[0]}, is {head_runs[-1]['outcome']}")
     if ranks == [1, 1]:
-        return make("ok", "infeasible on both sides")
+        return make_change("ok", "infeasible on both sides")
     if ranks == [0, 0]:
         some = any(record["outcome"] == "ok" for record in head_runs) and any(record["outcome"] == "ok" for record in base_runs)
         if some:
-            return make("ambiguous", f"failed in some runs of both sides: {texts[1]}")
-        return make("insufficient", f"failed on both sides: {texts[1]}")
+            return make_change("ambiguous", f"failed in some runs of both sides: {texts[1]}")
+        return make_change("insufficient", f"failed on both sides: {texts[1]}")
     return None
 
 
@@ -101,7 +101,7 @@ def _worst_outcome_text(records):
 
 # --- amounts ---
 
-def _amount_change(name, base_runs, head_runs, limit, simulated):
+def _amount_change(name, base_runs, head_runs, limit, is_simulated):
     """The Change of the median of one of AMOUNTS; None if it is not known on both sides."""
     amount = AMOUNTS[name]
     sides = [[amount.values_of(record) for record in side] for side in (base_runs, head_runs)]
@@ -112,19 +112,19 @@ def _amount_change(name, base_runs, head_runs, limit, simulated):
     base, head = (statistics.median(side) for side in amounts)
     if base == head:
         return Change(name, "ok", base, head, 0.0, limit, None)
-    min_amount = 1 if simulated else amount.min_amount
+    min_amount = 1 if is_simulated else amount.min_amount
     change = max(head, min_amount) / max(base, min_amount) - 1
-    if not simulated:
-        limit = max(limit, _noise(amounts, min_amount))
+    if not is_simulated:
+        limit = max(limit, _max_change_by_noise(amounts, min_amount))
     shown = f"{name} {amount_text(base, amount.unit)} -> {amount_text(head, amount.unit)}"
     verdict = "regressed" if change > limit else "improved" if change < -limit else "ok"
     return Change(name, verdict, base, head, change, limit, shown if verdict != "ok" else None)
 
 
-def _noise(amounts, min_amount):
+def _max_change_by_noise(amounts_by_side, min_amount):
     """The relative change that noise alone may cause: three standard deviations of the difference between the means of the sides, from the
     spread of the runs within each. 0 if each side has one run."""
-    sides = [[math.log(max(value, min_amount)) for value in side] for side in amounts]
+    sides = [[math.log(max(value, min_amount)) for value in side] for side in amounts_by_side]
     freedom = sum(len(side) - 1 for side in sides)
     if not freedom:
         return 0.0
@@ -156,16 +156,16 @@ def _digest_change(base_runs, head_runs):
     sides = [{record["digest"] for record in side if record["digest"] is not None} for side in (base_runs, head_runs)]
     if not all(sides):
         return None
-    make = lambda verdict, text: Change("digest", verdict, min(sides[0]), min(sides[1]), None, None, text)  # noqa: E731
+    make_change = lambda verdict, text: Change("digest", verdict, min(sides[0]), min(sides[1]), None, None, text)  # noqa: E731
     if sides[0] == sides[1]:
-        return make("ok", None)
+        return make_change("ok", None)
     if len({_engines(record) for record in [*base_runs, *head_runs]}) > 1:
-        return make("ambiguous", "other digest, by other engines")
+        return make_change("ambiguous", "other digest, by other engines")
     if len(sides[0]) > 1:
-        return make("ambiguous", "the digest differs from run to run")
+        return make_change("ambiguous", "the digest differs from run to run")
     if len(sides[1]) > 1:
-        return make("regressed" if len(base_runs) > 1 else "ambiguous", "the digest differs from run to run now")
-    return make("regressed", f"digest {min(sides[0])} -> {min(sides[1])}")
+        return make_change("regressed" if len(base_runs) > 1 else "ambiguous", "the digest differs from run to run now")
+    return make_change("regressed", f"digest {min(sides[0])} -> {min(sides[1])}")
 
 
 def _engines(record):

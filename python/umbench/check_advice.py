@@ -21,7 +21,7 @@ MAX_SLOWDOWN, MIN_RIGHT_SHARE = 1.05, 0.9
 PROCESSES = 4  # number of simultaneous processes: each ends with one cell, which leaves processors idle
 
 
-def groups_of(records):
+def measured_groups(records):
     """{(group, ratio): {strategy: record}} of measured cells, with the last record of each cell."""
     found = {}
     for record in records:
@@ -30,21 +30,21 @@ def groups_of(records):
     return {key: cells for key, cells in found.items() if sum(load.steady_ns(cell) is not None for cell in cells.values()) > 1}
 
 
-def advise_command(program, backend, cells):
+def advise_command(program, backend, cell_by_strategy):
     """The command line of `umbench advise` for these strategies."""
-    any_cell = next(iter(cells.values()))
+    any_cell = next(iter(cell_by_strategy.values()))
     group = load.group_of(any_cell)
     command = [program, "advise", "--json", "--backend", backend, "--mode", group.mode, "--network", group.network,
              "--batch", group.batch, "--pass", group.phase, "--fusion", group.fusion, "--precision", group.precision,
              "--memory-order", group.memory_order, "--ratio", any_cell["ratio"], *group.update]
     for name, value in group.knobs:
         command += ["--set", f"{name}={value}"]
-    for strategy in cells:
+    for strategy in cell_by_strategy:
         command += ["--strategy", strategy]
     return tuple(str(word) for word in command)
 
 
-def recommended_strategy(command):
+def run_advise(command):
     """The strategy that advise recommends; None if it finds none that works."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not done.stdout:
@@ -52,14 +52,14 @@ def recommended_strategy(command):
     return json.loads(done.stdout)["named"]
 
 
-def advice_and_fastest(program, backend, paths):
+def compare_advice_with_fastest(program, backend, record_files):
     """[(file, group, ratio, recommended strategy, fastest strategy, time of the recommended strategy divided by that of the fastest, None if
     it has no time)]."""
-    asked = [(path, key, cells) for path in paths for key, cells in groups_of(load.read(path)[1]).items()]
+    asked = [(path, key, cells) for path in record_files for key, cells in measured_groups(load.read(path)[1]).items()]
     commands = [advise_command(program, backend, cells) for _, _, cells in asked]
     distinct = list(dict.fromkeys(commands))  # several files may have the same groups
     with ThreadPoolExecutor(PROCESSES) as pool:
-        advice_by = dict(zip(distinct, pool.map(recommended_strategy, distinct)))
+        advice_by = dict(zip(distinct, pool.map(run_advise, distinct)))
     chosen_of_each = [advice_by[command] for command in commands]
     rows = []
     for (path, (group, ratio), cells), chosen in zip(asked, chosen_of_each):
@@ -69,7 +69,7 @@ def advice_and_fastest(program, backend, paths):
     return rows
 
 
-def is_right(row):
+def is_advice_right(row):
     return row[-1] is not None and row[-1] <= MAX_SLOWDOWN
 
 
@@ -79,16 +79,16 @@ def main():
     parser.add_argument("--backend", default="sim:h200", help="the machine file that stands for their GPU (sim:h200)")
     parser.add_argument("--umbench", default=os.environ.get("UMBENCH_PROGRAM", "umbench"), help="the program (umbench)")
     options = parser.parse_args()
-    rows = advice_and_fastest(options.umbench, options.backend, options.files)
+    rows = compare_advice_with_fastest(options.umbench, options.backend, options.files)
     if not rows:
         raise load.TooLittle("no group of measured cells has two strategies that ended well")
     for file, group, ratio, chosen, fastest, slowdown in rows:
         cost = "did not run" if slowdown is None else f"{slowdown:.2f}x"
-        print(f"{'right' if is_right((slowdown,)) else 'WRONG'}  {file}: {group.network} b{group.batch} {group.precision} x{ratio:g}: "
+        print(f"{'right' if is_advice_right((slowdown,)) else 'WRONG'}  {file}: {group.network} b{group.batch} {group.precision} x{ratio:g}: "
               f"{chosen} ({cost}), fastest {fastest}")
-    right = sum(map(is_right, rows))
+    right = sum(map(is_advice_right, rows))
     tight = [row for row in rows if row[2] > 1]
-    print(f"{right} of {len(rows)} groups right ({right / len(rows):.0%}); beyond ratio 1 {sum(map(is_right, tight))} of {len(tight)}")
+    print(f"{right} of {len(rows)} groups right ({right / len(rows):.0%}); beyond ratio 1 {sum(map(is_advice_right, tight))} of {len(tight)}")
     return 0 if right >= MIN_RIGHT_SHARE * len(rows) else 1
 
 

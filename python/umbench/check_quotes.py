@@ -51,17 +51,17 @@ Block = namedtuple("Block", "line text comments")  # comments: [(line, text), ..
 
 # --- blocks of a page ---
 
-def blocks(text):
+def blocks_of_page(page_text):
     """[Block] of a page: its paragraphs, list items and tables without code, each with the comments right after it."""
-    text = re.sub(r"(?ms)^( *)```.*?^\1```$", lambda code: "\n" * code[0].count("\n"), text)
+    page_text = re.sub(r"(?ms)^( *)```.*?^\1```$", lambda code: "\n" * code[0].count("\n"), page_text)
     comments = {}
 
-    def replace_by_marks(comment):
-        line = 1 + text.count("\n", 0, comment.start())
-        comments[line] = comment[1].strip()
-        return "\x00" + "\n\x01" * comment[0].count("\n")
+    def replace_by_marks(comment_match):
+        line = 1 + page_text.count("\n", 0, comment_match.start())
+        comments[line] = comment_match[1].strip()
+        return "\x00" + "\n\x01" * comment_match[0].count("\n")
 
-    marked = COMMENT.sub(replace_by_marks, text).split("\n")
+    marked = COMMENT.sub(replace_by_marks, page_text).split("\n")
     found, in_block = [], False
     for number, line in enumerate(marked, start=1):
         bare = line.replace("\x00", "").replace("\x01", "")
@@ -90,7 +90,7 @@ def plain_text(text):
     return text.replace("**", "").replace("\n", " ").replace("*", "").replace("\\", "")
 
 
-def figures_in(block):
+def quoted_numbers(block):
     """The figures that need a comment, as they are written in the text."""
     if block.text.startswith("|"):
         rows = block.text.splitlines()
@@ -117,7 +117,7 @@ def check_literal(literal, value):
         raise WrongFigure(f"{literal} is {scaled:.6g}{' ' + parts[2] if parts[2] else ''}")
 
 
-def require(literal, text):
+def require_in_text(literal, text):
     """Throws WrongFigure unless the text has the literal."""
     if not re.search(rf"(?<![\w.]){re.escape(literal)}(?![\w]|\.\d)", text):
         raise WrongFigure(f"{literal} does not stand in the text")
@@ -137,7 +137,7 @@ def check_quotes(comment, block):
         if len(values) != len(literals):
             raise WrongFigure(f"{left.strip()}: {len(literals)} figures, {len(values)} values")
         for literal, value in zip(literals, values):
-            require(literal, plain_text(block.text))
+            require_in_text(literal, plain_text(block.text))
             check_literal(literal, value)
         backed += literals
     return backed
@@ -185,17 +185,17 @@ def check_block(block):
                 backed += check_quotes(comment, block)
             elif comment.startswith("table:"):
                 check_table(comment, block)
-                backed = figures_in(block)
+                backed = quoted_numbers(block)
             elif comment.startswith("given:"):
                 given = [each.strip() for each in comment.removeprefix("given:").replace("\n", " ").split(", ")]
                 for literal in given:
-                    require(literal, plain_text(block.text))
+                    require_in_text(literal, plain_text(block.text))
                 backed += given
             elif comment.startswith("tested:"):
                 test = comment.removeprefix("tested:").strip()
                 if not (ROOT / test).is_file():
                     raise WrongFigure(f"{test} is not there")
-                backed = figures_in(block)
+                backed = quoted_numbers(block)
             else:
                 raise WrongFigure(f"a comment that begins with none of from, table:, given:, tested: ({comment[:30]})")
         except WrongFigure as error:
@@ -203,7 +203,7 @@ def check_block(block):
     if wrong:
         return wrong
     left = list(backed)
-    for figure in figures_in(block):
+    for figure in quoted_numbers(block):
         if figure in left:
             left.remove(figure)
         elif figure not in backed:
@@ -212,12 +212,12 @@ def check_block(block):
     return wrong
 
 
-def check_text(text):
+def check_text(page_text):
     """Checks all blocks of a page; returns [(line, error), ...]."""
-    return [each for block in blocks(text) for each in check_block(block)]
+    return [each for block in blocks_of_page(page_text) for each in check_block(block)]
 
 
-def pages():
+def default_pages():
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -226,7 +226,7 @@ def main():
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE.md")
     options = parser.parse_args()
     code = 0
-    for page in options.pages or pages():
+    for page in options.pages or default_pages():
         try:
             text = page.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -27,15 +27,15 @@ def main():
     if options.out and any(Path(options.out).exists() and Path(side).exists() and Path(options.out).samefile(side)
                           for side in (options.base, options.head)):
         raise load.BadInput(f"--out {options.out}: is what is compared; choose another")
-    warn = lambda text: output.say(f"umbench: warning: {text}")  # noqa: E731
+    print_warning = lambda text: output.print_to_stderr(f"umbench: warning: {text}")  # noqa: E731
     if options.pairs:
-        found = compare_pairs.compare(options, warn)
+        found = compare_pairs.compare(options, print_warning)
         output.write(compare_pairs.as_markdown(found) if options.format == "markdown" else compare_pairs.as_text(found), options.out)
         return max((pair.exit_code for pair in found), key=EXIT_CODES.index)
-    found = comparison.compare(options, warn)
+    found = comparison.compare(options, print_warning)
     print_comparison.write(found, options)
     return found.exit_code
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", progress="comparing"))
+    sys.exit(load.report_errors(main, "umbench", task="comparing"))

@@ -21,7 +21,7 @@ TO_HOST = ("driver_evict_bytes", "plan_evict_bytes")
 
 
 def main():
-    modes = {mode: records_in_mode(mode) for mode in ("simulated", "capped")}
+    modes = {mode: run_in_mode(mode) for mode in ("simulated", "capped")}
     rows, in_both, refused = [], 0, 0
     for key, simulated in modes["simulated"].items():
         capped = modes["capped"][key]
@@ -40,10 +40,10 @@ def main():
     for factor, key, simulated, capped in rows:
         moved = [" and ".join(f"{moved_gib(record, names):.2f}" for record in (simulated, capped)) for names in (TO_DEVICE, TO_HOST)]
         print(f"| {key} | {load.steady_ns(simulated) / 1e6:.1f} | {load.steady_ns(capped) / 1e6:.1f} | {factor:.2f} | {moved[0]} | {moved[1]} | "
-              f"{reason_for_difference(factor, simulated, capped)} |")
+              f"{why_one_mode_is_slower(factor, simulated, capped)} |")
 
 
-def records_in_mode(mode):
+def run_in_mode(mode):
     """{text of the cell: record} of GRIDS in a mode."""
     common = {"pass": "train", "strategy": STRATEGIES, "ratio": [1.1, 1.25, 1.5, 2], "mode": mode, "backend": "sim:h200",
               "iterations": 5, "deadline_s": 60}
@@ -59,20 +59,20 @@ def records_in_mode(mode):
             for r in records if r["kind"] == "record"}
 
 
-def moved_gib(record, names):
-    return sum(record["counters"]["last"][name] for name in names) / 2**30
+def moved_gib(record, counter_names):
+    return sum(record["counters"]["last"][name] for name in counter_names) / 2**30
 
 
-def reason_for_difference(factor, simulated, capped):
-    """A text that says why one mode is slower. `factor` is the simulated time divided by the capped one. More bytes over the link are the
+def why_one_mode_is_slower(time_ratio, simulated_record, capped_record):
+    """A text that says why one mode is slower. `time_ratio` is the simulated time divided by the capped one. More bytes over the link are the
     reason if the square of their ratio exceeds the ratio of the times."""
-    bytes_of = [max(moved_gib(record, TO_DEVICE) + moved_gib(record, TO_HOST), 1e-6) for record in (simulated, capped)]
-    slow, fast = (0, 1) if factor > 1 else (1, 0)
+    bytes_of = [max(moved_gib(record, TO_DEVICE) + moved_gib(record, TO_HOST), 1e-6) for record in (simulated_record, capped_record)]
+    slow, fast = (0, 1) if time_ratio > 1 else (1, 0)
     more = bytes_of[slow] / bytes_of[fast]
     who = ("the driver's evictions within kernels", "the plan's evictions before operators")[slow]
-    if more ** 2 > max(factor, 1 / factor):
+    if more ** 2 > max(time_ratio, 1 / time_ratio):
         return f"{who} move {min(more, 99):.1f} times as much: they take what the same or the next operator needs"
-    faulted = [moved_gib(record, TO_DEVICE[:1]) for record in (simulated, capped)]
+    faulted = [moved_gib(record, TO_DEVICE[:1]) for record in (simulated_record, capped_record)]
     if faulted[slow] > 1.3 * faulted[fast]:
         return f"as much moves, but {faulted[slow]:.2f} GiB by faults instead of {faulted[fast]:.2f}"
     if slow == 0:

@@ -9,7 +9,7 @@ from umbench.comparison import VERDICTS
 Pair = namedtuple("Pair", "name verdicts worst_change exit_code")  # worst_change is None if nothing was measured
 
 
-def compare(options, warn):
+def compare(options, print_warning):
     """[Pair, ...] of the files that have the same name in the folders BASE and HEAD. Throws load.BadInput."""
     for side in (options.base, options.head):
         if not Path(side).is_dir():
@@ -18,14 +18,14 @@ def compare(options, warn):
                    & {path.name for path in load.files_in(options.head, "*.jsonl")})
     if not names:
         raise load.BadInput(f"{options.base} and {options.head} have no *.jsonl of one name in common")
-    return [_pair(name, options, warn) for name in names]
+    return [_compare_pair(name, options, print_warning) for name in names]
 
 
-def _pair(name, options, warn):
-    of_pair = dict(vars(options), base=Path(options.base) / name, head=Path(options.head) / name)
-    found = comparison.compare(type(options)(**of_pair), warn)
+def _compare_pair(file_name, options, print_warning):
+    of_pair = dict(vars(options), base=Path(options.base) / file_name, head=Path(options.head) / file_name)
+    found = comparison.compare(type(options)(**of_pair), print_warning)
     changes = [row.finding.change for row in found.rows if row.finding.change is not None]
-    return Pair(name.removesuffix(".jsonl"), Counter(row.verdict for row in found.rows),
+    return Pair(file_name.removesuffix(".jsonl"), Counter(row.verdict for row in found.rows),
                 max(changes, key=abs) if changes else None, found.exit_code)
 
 

@@ -23,14 +23,14 @@ Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on ro
                                       "disturbance_notes at_two_speeds exit_code")
 
 
-def compare(options, warn):
+def compare(options, print_warning):
     """The Comparison of the sides that the options name."""
-    unchanged_runs = [run for path in options.noise for run in run_folders.samples_by_run(run_folders.read_side(path, warn))]
-    return compare_sides(run_folders.read_side(options.base, warn), run_folders.read_side(options.head, warn), options, unchanged_runs)
+    same_code_runs = [run for path in options.noise for run in run_folders.measured_samples_by_run(run_folders.read_side(path, print_warning))]
+    return compare_sides(run_folders.read_side(options.base, print_warning), run_folders.read_side(options.head, print_warning), options, same_code_runs)
 
 
-def compare_sides(base, head, options, unchanged_runs=()):
-    """The Comparison of two run_folders.Sides. `unchanged_runs` are runs of the same code, each {key: samples}, which show the noise."""
+def compare_sides(base, head, options, same_code_runs=()):
+    """The Comparison of two run_folders.Sides. `same_code_runs` are runs of the same code, each {key: samples}, which show the noise."""
     base_records, head_records = run_folders.records_by_key(base), run_folders.records_by_key(head)
     if not set(base_records) & set(head_records):
         raise load.TooLittle(f"{base.name} and {head.name} have no cell in common, nothing to compare")
@@ -38,15 +38,15 @@ def compare_sides(base, head, options, unchanged_runs=()):
     machines = _machine_differences(base, head, options) if measured else fingerprint.Differences([], [])
     limits = Limits(options.relative, options.absolute, options.limits["mean"], options.alpha, options.correction)
     run_pairs = run_folders.paired_runs(base, head)
-    cells = {key: run_folders.cell(base, head, run_pairs, key) for key in measured if _any_succeeded(base_records[key]) and _any_succeeded(head_records[key])}
-    findings = judge.judge(cells, limits, _noise_limits(cells, unchanged_runs))
+    cells = {key: run_folders.cell_to_judge(base, head, run_pairs, key) for key in measured if _any_succeeded(base_records[key]) and _any_succeeded(head_records[key])}
+    findings = judge.judge(cells, limits, _noise_limits(cells, same_code_runs))
     rows = [_row(key, before, head_records.get(key), findings.get(key), cells.get(key), options) for key, before in base_records.items()]
     mean = judge.judge_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
-                                judge.noise_limit(judge.mean_noise(unchanged_runs), *_run_counts(base, head, run_pairs)))
+                                judge.noise_limit(judge.noise_of_mean(same_code_runs), *_run_counts(base, head, run_pairs)))
     new = [key for key in head_records if key not in base_records]
     disturbed = _disturbance_notes("BASE", base_records, measured) + _disturbance_notes("HEAD", head_records, measured)
     noted = [*machines.noted, *_notes_on_files_left_out(base, head, run_pairs),
-             *_drift_notes(base_records, head_records, measured, run_pairs), *_notes_on_missing(base_records, head_records)]
+             *_drift_notes(base_records, head_records, measured, run_pairs), *_notes_on_missing_aspects(base_records, head_records)]
     return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, options.limits, options.fail_on,
                       len(run_pairs) if run_pairs else None, rows, mean, new,
                       _count_cells_by_changed_machine(base_records, head_records), machines.unlike, noted, disturbed,
@@ -105,9 +105,9 @@ def _count_cells_by_changed_machine(base_records, head_records):
     return dict(found)
 
 
-def _is_machine_file_changed(before, after):
-    digests = before.get("figures_digest"), after.get("figures_digest")
-    return before["simulated"] and None not in digests and digests[0] != digests[1]
+def _is_machine_file_changed(base_record, head_record):
+    digests = base_record.get("figures_digest"), head_record.get("figures_digest")
+    return base_record["simulated"] and None not in digests and digests[0] != digests[1]
 
 
 DRIFT = 0.01  # relative difference of the clocks under load
@@ -133,18 +133,18 @@ def _median_clock_mhz(records):
     return statistics.median(clocks) if clocks else None
 
 
-def _notes_on_missing(base_records, head_records):
+def _notes_on_missing_aspects(base_records, head_records):
     """[note] for each aspect that HEAD lacks in cells in which BASE has it."""
     found = {}
     for key, records in base_records.items():
-        for name in aspects.missing_in_head(records, head_records.get(key, ())):
+        for name in aspects.aspects_missing_in_head(records, head_records.get(key, ())):
             found.setdefault(name, []).append(key)
     return [f"BASE knows the {name} of {load.count_text(len(keys), 'cell')} that HEAD does not, such as {keys[0]}"
             for name, keys in found.items()]
 
 
-def _disturbance_notes(side_name, records, keys):
-    found = fingerprint.disturbances(record for key in keys for record in records[key])
+def _disturbance_notes(side_name, records_by_key, keys):
+    found = fingerprint.cells_by_disturbance(record for key in keys for record in records_by_key[key])
     return [f"{load.count_text(len(cells), 'cell')} of {side_name} ran beside or under {kind}, such as {cells[0]}"
             for kind, cells in found.items()]
 
@@ -153,7 +153,7 @@ def _cells_at_two_speeds(cells, limits):
     """[(key, side, text), ...] of cells whose iterations ran at two speeds."""
     found = []
     for key, cell in cells.items():
-        for side, speeds in judge.two_speeds(cell, limits.relative).items():
+        for side, speeds in judge.find_two_speeds(cell, limits.relative).items():
             found.append((key, side, f"{side.upper()} ran at two speeds: {_speed_text(speeds)}"))
     return found
 
@@ -163,10 +163,10 @@ def _speed_text(speeds):
     return f"{few} iterations at {load.time_text(fast)}, {many} at {load.time_text(slow)}"
 
 
-def _noise_limits(cells, unchanged_runs):
+def _noise_limits(cells, same_code_runs):
     """{key: limit of the relative change, from runs of the same code}"""
     return {key: judge.noise_limit(spread, len(cells[key].base), len(cells[key].head))
-            for key, spread in judge.run_noise(unchanged_runs).items() if key in cells and cells[key].base and cells[key].head}
+            for key, spread in judge.noise_by_cell(same_code_runs).items() if key in cells and cells[key].base and cells[key].head}
 
 
 # --- rows of single cells ---
@@ -175,14 +175,14 @@ def _row(key, base_runs, head_runs, finding, cell, options):
     """The Row of a cell. `cell` is its judge.Cell, None if its times are not judged; `head_runs` is None if HEAD lacks the cell."""
     record = base_runs[-1]
     name, provenance = load.cell_text(record), load.provenance(load.group_of(record))
-    make = lambda *more: Row(key, name, record["simulated"], *more, provenance)  # noqa: E731
+    make_row = lambda *other_fields: Row(key, name, record["simulated"], *other_fields, provenance)  # noqa: E731
     if not head_runs:
         verdict = _verdict_under_fail_on("insufficient", "outcome", options.fail_on)
-        return make(verdict, ["not in HEAD"], Finding("insufficient", None), [])
+        return make_row(verdict, ["not in HEAD"], Finding("insufficient", None), [])
     changes = aspects.changes(base_runs, head_runs, options.limits)
     if finding is None and record["simulated"] and _any_succeeded(base_runs) and _any_succeeded(head_runs):
         finding = _simulated_finding(base_runs[-1], head_runs[-1], changes)
-    speeds = judge.two_speeds(cell, options.relative) if cell else {}
+    speeds = judge.find_two_speeds(cell, options.relative) if cell else {}
     if "head" in speeds and "base" not in speeds:
         verdict = "regressed" if "modes" in options.fail_on else "ambiguous"
         changes.append(aspects.Change("modes", verdict, None, None, None, None, f"two speeds now: {_speed_text(speeds['head'])}"))
@@ -193,7 +193,7 @@ def _row(key, base_runs, head_runs, finding, cell, options):
         told = [("outcome", "unlike", "another machine file")]
     found = [(_verdict_under_fail_on(verdict, aspect, options.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
     verdict = min((verdict for verdict, _ in found), key=VERDICTS.index)
-    return make(verdict, [text for _, text in sorted(found, key=lambda entry: VERDICTS.index(entry[0])) if text],
+    return make_row(verdict, [text for _, text in sorted(found, key=lambda entry: VERDICTS.index(entry[0])) if text],
                 finding or Finding(verdict, None), changes)
 
 
@@ -202,19 +202,19 @@ def _verdict_under_fail_on(verdict, aspect, fail_on):
     return "tolerated" if verdict in ("regressed", "insufficient") and aspect not in fail_on else verdict
 
 
-def _simulated_finding(before, after, changes):
+def _simulated_finding(base_record, head_record, changes):
     """The Finding of a simulated cell, whose times must be equal on both sides."""
-    times = load.steady_ns(before), load.steady_ns(after)
+    times = load.steady_ns(base_record), load.steady_ns(head_record)
     change = times[1] / times[0] - 1 if times[0] else 0.0
     facts = dict(base_ns=times[0], head_ns=times[1], change=change,
-                 samples=(len(before["samples_ns"]), len(after["samples_ns"])), runs=(1, 1))
+                 samples=(len(base_record["samples_ns"]), len(head_record["samples_ns"])), runs=(1, 1))
     if times[0] != times[1]:
-        reason = "another machine file" if _is_machine_file_changed(before, after) else "simulated times must be equal"
+        reason = "another machine file" if _is_machine_file_changed(base_record, head_record) else "simulated times must be equal"
         return Finding("regressed" if times[1] > times[0] else "improved", reason, **facts)
     if any(change.verdict != "ok" for change in changes):
         return Finding("ok", None, **facts)
     differing = next((field for field in ("samples_ns", "counters", "memory", "compute_ns")
-                      if _values_differ(before.get(field), after.get(field))), None)
+                      if _values_differ(base_record.get(field), head_record.get(field))), None)
     if differing:
         return Finding("ambiguous", f"equal median, but {differing} differs", **facts)
     return Finding("ok", None, **facts)

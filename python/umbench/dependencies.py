@@ -9,10 +9,10 @@ PACKAGES = {"numpy": "python3-numpy", "scipy": "python3-scipy", "matplotlib": "p
             "jsonschema": "python3-jsonschema", "jinja2": "python3-jinja2"}
 
 
-def require(*modules):
+def require(*module_names):
     """Imports the modules. Exits with code 2 and a message if one is missing or cannot be imported."""
     missing = []
-    for name in modules:
+    for name in module_names:
         try:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001: a package made for another Python can raise any exception
@@ -24,5 +24,5 @@ def require(*modules):
 
 
 def exit_with_message(problem):
-    output.say(f"umbench: {problem} or let UMBENCH_PYTHON name a Python that has it")
+    output.print_to_stderr(f"umbench: {problem} or let UMBENCH_PYTHON name a Python that has it")
     sys.exit(2)

@@ -18,7 +18,7 @@ def successful(records):
 
 # --- Google Benchmark ---
 
-def google_benchmark(environments, records):
+def as_google_benchmark(environments, records):
     """JSON of Google Benchmark. Every steady iteration is a repetition, so that its compare.py can apply its rank test."""
     benchmarks = [entry for family, record in enumerate(records) for entry in _benchmark_entries(family, record)]
     return json.dumps({"context": _context(environments), "benchmarks": benchmarks}, indent=1) + "\n"
@@ -41,74 +41,74 @@ def _benchmark_entries(family_index, record):
         reason = f"{record['outcome']}: {record['reason']}"
         return [common | {"repetitions": 1, "repetition_index": 0, "error_occurred": True, "error_message": reason,
                           "iterations": 0, "real_time": 0.0, "cpu_time": 0.0, "time_unit": "ns"}]
-    times, cpu = load.steady_samples(record), _cpu_time(record)
+    times, cpu = load.steady_samples(record), _cpu_ns(record)
     entries = [common | {"repetitions": len(times), "repetition_index": index, "iterations": 1, "real_time": time,
                          "cpu_time": cpu, "time_unit": "ns"} for index, time in enumerate(times)]
     return entries + _aggregates(common, times, cpu)
 
 
-def _cpu_time(record):
+def _cpu_ns(record):
     """The CPU time of an iteration, averaged over all iterations; 0 if it was not observed."""
     return (record.get("observed") or {}).get("host_cpu_ns") or 0.0
 
 
-def _aggregates(common_fields, times, cpu_ns):
-    if len(times) < 2:
+def _aggregates(common_fields, times_ns, cpu_ns):
+    if len(times_ns) < 2:
         return []
-    figures = {"mean": statistics.mean(times), "median": statistics.median(times), "stddev": statistics.stdev(times)}
+    figures = {"mean": statistics.mean(times_ns), "median": statistics.median(times_ns), "stddev": statistics.stdev(times_ns)}
     return [common_fields | {"name": f"{common_fields['run_name']}_{name}", "run_type": "aggregate", "aggregate_name": name,
-                      "aggregate_unit": "time", "repetitions": len(times), "iterations": len(times),
+                      "aggregate_unit": "time", "repetitions": len(times_ns), "iterations": len(times_ns),
                       "real_time": value, "cpu_time": 0.0 if name == "stddev" else cpu_ns, "time_unit": "ns"} for name, value in figures.items()]
 
 
 # --- continuous integration ---
 
-def github_action(_, records):
+def as_github_action(_, records):
     entries = []
     for record in successful(records):
         times = load.steady_samples(record)
         spread = f"± {max(times) - min(times)} ns" if len(times) > 1 else ""
-        entries.append({"name": _name(record), "unit": "ns", "value": load.steady_ns(record), "range": spread,
+        entries.append({"name": _entry_name(record), "unit": "ns", "value": load.steady_ns(record), "range": spread,
                         "extra": f"{len(times)} iterations after the first, {load.provenance(load.group_of(record))}"})
     return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
 
 
-def bencher(_, records):
+def as_bencher(_, records):
     found = {}
     for record in successful(records):
         times = load.steady_samples(record)
         latency = {"value": load.steady_ns(record), "lower_value": min(times), "upper_value": max(times)}
-        found[_name(record)] = {"latency": latency}
+        found[_entry_name(record)] = {"latency": latency}
         memory, observed = record.get("memory") or {}, record.get("observed") or {}
         last, moved = load.last_counters(record), load.moved_bytes(record)
         measures = {"peak-device-bytes": memory.get("peak_device_bytes"), "footprint-bytes": memory.get("footprint_bytes"),
                     "link-bytes": sum(moved) if moved else None, "faults": last.get("faults"),
                     "host-cpu": observed.get("host_cpu_ns"), "energy": observed.get("energy_uj")}
-        found[_name(record)] |= {name: {"value": value} for name, value in measures.items() if value is not None}
+        found[_entry_name(record)] |= {name: {"value": value} for name, value in measures.items() if value is not None}
     return json.dumps(found, indent=1) + "\n"
 
 
-def _name(record):
+def _entry_name(record):
     return record["key"] + (" (simulated)" if record["simulated"] else "")
 
 
-def junit(_, records):
+def as_junit(_, records):
     failed = [record for record in records if record["outcome"] not in ("ok", "infeasible")]
     times = {record["key"]: sum(record["samples_ns"] or []) / NS_PER_S for record in records}
     suite = xml.Element("testsuite", name="umbench", tests=str(len(records)), failures=str(len(failed)), errors="0",
                         skipped=str(sum(record["outcome"] == "infeasible" for record in records)),
                         time=f"{sum(times.values()):.9f}")
     for record in records:
-        case = xml.SubElement(suite, "testcase", name=_escaped(_name(record)), classname=_escaped(f"umbench.{record['network']}"),
+        case = xml.SubElement(suite, "testcase", name=_escaped_for_xml(_entry_name(record)), classname=_escaped_for_xml(f"umbench.{record['network']}"),
                               time=f"{times[record['key']]:.9f}")
         if record["outcome"] == "infeasible":
-            xml.SubElement(case, "skipped", message=_escaped(f"infeasible: {record['reason']}"))
+            xml.SubElement(case, "skipped", message=_escaped_for_xml(f"infeasible: {record['reason']}"))
         elif record["outcome"] != "ok":
-            xml.SubElement(case, "failure", type=record["outcome"], message=_escaped(record["reason"] or ""))
+            xml.SubElement(case, "failure", type=record["outcome"], message=_escaped_for_xml(record["reason"] or ""))
     return xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _escaped(text):
+def _escaped_for_xml(text):
     """Replaces characters that XML 1.0 does not allow by JSON escapes."""
     return re.sub("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -149,5 +149,5 @@ def _knobs_text(knobs):
     return " ".join(f"{name}={knobs[name]}" for name in sorted(knobs))
 
 
-FORMATS = {"google-benchmark": google_benchmark, "github-action": github_action, "bencher": bencher, "junit": junit,
+FORMATS = {"google-benchmark": as_google_benchmark, "github-action": as_github_action, "bencher": as_bencher, "junit": as_junit,
            "csv": as_csv, "perfetto": perfetto.as_text}

@@ -45,11 +45,11 @@ def unknown_facts(environment):
             for name, why in ((environment.get(part) or {}).get(REASONS_MISSING) or {}).items()}
 
 
-def differences(bases, heads):
+def differences(base_environments, head_environments):
     """The Differences of each environment line of one side from each of the other, as texts such as "gpu.driver: 580 / 575"."""
     unlike, noted = {}, {}
-    for left in map(facts_of, bases):
-        for right in map(facts_of, heads):
+    for left in map(facts_of, base_environments):
+        for right in map(facts_of, head_environments):
             for name in left:
                 if name in right and not _are_alike(name, left[name], right[name]):
                     if name in NOTED:
@@ -65,7 +65,7 @@ def _are_alike(name, left, right):
     return left == right
 
 
-def disturbances(records):
+def cells_by_disturbance(records):
     """{disturbance: [key, ...]} of cells during which heat or power reduced the GPU's clocks, or other processes used the GPU."""
     found = {}
     for record in records:

@@ -11,12 +11,12 @@ from umbench import iteration_times, load
 UNSPLIT_FIELDS = ("timeline", "engines", "rules", "samples_ns", "observed")
 
 
-def _frame(rows, **arguments):
+def _data_frame(rows, **frame_options):
     try:
         import pandas
     except ImportError as missing:
         raise ImportError("data frames need pandas: pip install pandas; umbench.load.read works without it") from missing
-    return pandas.DataFrame(rows, **arguments)
+    return pandas.DataFrame(rows, **frame_options)
 
 
 def read(*paths):
@@ -24,41 +24,41 @@ def read(*paths):
     "counters.last.faults", and `median_ns`, `low_quartile_ns`, `high_quartile_ns`, `samples` (the number of iterations of these),
     `baseline_ns` and `slowdown`."""
     parts = [load.read(path)[1] for path in paths]
-    everywhere = load.baselines([record for part in parts for record in part])
+    everywhere = load.baseline_ns_by_group([record for part in parts for record in part])
     rows = {}
     for path, part in zip(paths, parts):
-        here = load.baselines(part)
+        here = load.baseline_ns_by_group(part)
         for record in part:
             group = load.group_of(record)
             baseline = load.baseline_of(group, here) or load.baseline_of(group, everywhere)
             rows[record["key"], record.get("device")] = _row(record, baseline) | {"file": str(path)}
-    return _frame(list(rows.values()))
+    return _data_frame(list(rows.values()))
 
 
 def samples(*paths):
     """A data frame with one row for each iteration: `key`, `device`, `iteration` (the first is 0) and `ns`."""
-    return _frame([(record["key"], record.get("device"), number, ns) for record in load.read_files(paths)[1]
+    return _data_frame([(record["key"], record.get("device"), number, ns) for record in load.read_files(paths)[1]
                    for number, ns in enumerate(record["samples_ns"] or ())], columns=["key", "device", "iteration", "ns"])
 
 
 def environments(*paths):
     """A data frame with one row for each environment line: build, host, GPU, libraries."""
-    return _frame([_flat(environment) for environment in load.read_files(paths)[0]])
+    return _data_frame([_flattened(environment) for environment in load.read_files(paths)[0]])
 
 
-def _row(record, baseline):
+def _row(record, baseline_ns):
     found = iteration_times.spread_of(record)
     figures = found or (None, None, None, 0)
     spread_columns = dict(zip(("median_ns", "low_quartile_ns", "high_quartile_ns", "samples"), figures))
-    return _flat(record) | spread_columns | {"baseline_ns": baseline, "slowdown": found.median / baseline if found and baseline else None}
+    return _flattened(record) | spread_columns | {"baseline_ns": baseline_ns, "slowdown": found.median / baseline_ns if found and baseline_ns else None}
 
 
-def _flat(entry, prefix=""):
+def _flattened(entry, prefix=""):
     """{path such as "memory.budget_bytes": value} of all fields."""
     found = {}
     for name, value in entry.items():
         if isinstance(value, dict) and name not in UNSPLIT_FIELDS:
-            found |= _flat(value, f"{prefix}{name}.")
+            found |= _flattened(value, f"{prefix}{name}.")
         else:
             found[prefix + name] = value
     return found

@@ -24,35 +24,35 @@ def main():
     programs = {"base": executable_path(options.base), "head": executable_path(options.head)}
     cells = count_cells(programs["head"], options)
     for side in programs:
-        make_folder(options.out, side)
+        make_side_folder(options.out, side)
     failed = {}
     for number in range(1, options.rounds + 1):
         failed |= run_round(programs, options, number, range(1, cells + 1), cells)
-        output.say(f"round {number} of {options.rounds} done")
-    left = ambiguous_cells(options) if options.more else []
+        output.print_to_stderr(f"round {number} of {options.rounds} done")
+    left = numbers_of_ambiguous_cells(options) if options.more else []
     if left:
-        output.say(f"{load.count_text(len(left), 'cell')} of {cells} left open: {load.count_text(options.more, 'round')} more of them")
+        output.print_to_stderr(f"{load.count_text(len(left), 'cell')} of {cells} left open: {load.count_text(options.more, 'round')} more of them")
     for number in range(options.rounds + 1, options.rounds + options.more + 1) if left else ():
         failed |= run_round(programs, options, number, left, cells)
-        output.say(f"round {number} of {options.rounds + options.more} done")
+        output.print_to_stderr(f"round {number} of {options.rounds + options.more} done")
     for (side, number, key), text in failed.items():
-        output.say(f"umbench: round {number} of {side}: {key}: {text}")
+        output.print_to_stderr(f"umbench: round {number} of {side}: {key}: {text}")
     output.write(f"compare them with: umbench compare {options.out}/base {options.out}/head\n")
     return 1 if failed else 0
 
 
-def run_round(programs, options, round_number, cell_numbers, cell_count):
+def run_round(program_by_side, options, round_number, cell_numbers, cell_count):
     """Runs a round; returns {(side, round_number, key): error} of the cells that failed."""
     failed = {}
     for done, cell in enumerate(cell_numbers):
         for side in ("base", "head") if round_number % 2 else ("head", "base"):
             out = Path(options.out) / side / f"{round_number}.jsonl"
-            run_cell(programs[side], options, out, cell, cell_count, done + 1)
-            failed |= {(side, round_number, key): text for key, text in failures(out).items()}
+            run_cell(program_by_side[side], options, out, cell, cell_count, done + 1)
+            failed |= {(side, round_number, key): text for key, text in failures_in(out).items()}
     return failed
 
 
-def ambiguous_cells(options):
+def numbers_of_ambiguous_cells(options):
     """Numbers of the cells whose change of time is ambiguous after the rounds that all cells ran."""
     from umbench import comparison, run_folders  # imported here, since it needs SciPy and the rest of interleave does not
 
@@ -76,10 +76,10 @@ def executable_path(path):
     return resolved
 
 
-def make_folder(out, side):
-    load.check_path(out)
+def make_side_folder(out, side_name):
+    load.refuse_empty_path(out)
     try:
-        (Path(out) / side).mkdir(parents=True, exist_ok=True)
+        (Path(out) / side_name).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise load.BadInput(f"--out {out}: {error.strerror}") from error
 
@@ -117,14 +117,14 @@ def exit_text(code):
     return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}, without a word"
 
 
-def records_in(out):
+def records_in(record_file):
     """The records of a file; [] if it does not exist yet."""
-    return load.read(out, lambda text: None)[1] if out.exists() else []
+    return load.read(record_file, lambda text: None)[1] if record_file.exists() else []
 
 
-def failures(out):
+def failures_in(record_file):
     """{key: error} of the cells in the file that failed."""
-    return {record["key"]: f"{record['outcome']}: {record['reason']}" for record in records_in(out)
+    return {record["key"]: f"{record['outcome']}: {record['reason']}" for record in records_in(record_file)
             if record["outcome"] not in ("ok", "infeasible")}
 
 

@@ -24,25 +24,25 @@ def spread_of(record):
     return Spread(median, low, high, len(samples))
 
 
-def decimals(value, uncertainty, max_digits=2, significant_digits=3):
+def decimals_to_show(value, uncertainty, max_digits=2, significant_digits=3):
     """The number of decimals of `value` that its `uncertainty` (plus or minus) justifies, at most `max_digits`."""
     size = math.floor(math.log10(abs(value))) if value else 0
     digits = max(0, min(max_digits, significant_digits - 1 - size)) if uncertainty <= 0 else -math.floor(math.log10(uncertainty))
     return max(0, min(max_digits, digits))
 
 
-def slowdown_text(record, baseline):
+def slowdown_text(record, baseline_ns):
     """A text such as '1.12x', '8.3x ±0.2' with half of the distance of the quartiles if it is visible, or '1.9x (1.1 to 2.2)' with the ends
     of a simulated band."""
     spread = spread_of(record)
     if record.get("band_ns"):
-        return _text_with_band(*(time / baseline for time in spread[:3]), "x")
-    half = (spread.high - spread.low) / 2 / baseline
-    value = spread.median / baseline
+        return _text_with_band(*(time / baseline_ns for time in spread[:3]), "x")
+    half = (spread.high - spread.low) / 2 / baseline_ns
+    value = spread.median / baseline_ns
     return _text_with_half_range(value, half, "x")
 
 
-def time_text(record):
+def milliseconds_text(record):
     """The time in milliseconds as text without unit, in the form of slowdown_text."""
     spread = spread_of(record)
     if record.get("band_ns"):
@@ -52,18 +52,18 @@ def time_text(record):
 
 def _text_with_half_range(value, half_range, unit, max_digits=2):
     if half_range <= 0:
-        return f"{value:.{decimals(value, 0, max_digits)}f}{unit}"
-    places = decimals(value, half_range, max_digits)
+        return f"{value:.{decimals_to_show(value, 0, max_digits)}f}{unit}"
+    places = decimals_to_show(value, half_range, max_digits)
     shown = f"{half_range:.{places}f}"
     return f"{value:.{places}f}{unit}" + (f" ±{shown}" if float(shown) else "")
 
 
 def _text_with_band(value, low, high, unit):
-    value, low, high = (f"{figure:.{decimals(figure, 0, 2)}f}" for figure in (value, low, high))
+    value, low, high = (f"{figure:.{decimals_to_show(figure, 0, 2)}f}" for figure in (value, low, high))
     return f"{value}{unit}" + (f" ({low} to {high})" if low != high else "")
 
 
-def samples_text(records):
+def sample_counts_text(records):
     """The numbers of iterations of successful cells as text, 'n = 4' or 'n = 2 to 10'; '' if there are none."""
     counts = sorted({spread_of(record).n for record in records if load.steady_ns(record)})
     if not counts:

@@ -14,11 +14,11 @@ class UnreadableLine(Exception):
     """A line cannot be read. The message begins with its number."""
 
 
-def parse(data):
+def parse(data: bytes):
     """Parses the bytes of a file to Lines. Throws UnreadableLine."""
     lines = data.split(b"\n")
     last, torn = lines.pop(), None
-    entries = [(number, _entry(line, number)) for number, line in enumerate(lines, start=1)]
+    entries = [(number, _parse_numbered_line(line, number)) for number, line in enumerate(lines, start=1)]
     if last:
         number = len(lines) + 1
         try:
@@ -35,7 +35,7 @@ def _may_begin_a_record_file(line):
     return OPENING.startswith(text)
 
 
-def _entry(line, number):
+def _parse_numbered_line(line, number):
     try:
         return _parse_line(line)
     except ValueError as error:

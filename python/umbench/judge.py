@@ -47,31 +47,31 @@ MEAN_ALPHA = 0.2    # the mean of all cells is tested at this share of alpha, si
 MAX_RUNS = 200     # largest number of rounds that is tried
 
 
-def cell_of_one_run(base, head):
+def cell_of_one_run(base_samples, head_samples):
     """The Cell of two lists of samples."""
-    return Cell([list(base)], [list(head)])
+    return Cell([list(base_samples)], [list(head_samples)])
 
 
 # --- changes and their spread ---
 
-def change_of(cell):
+def log_change(cell):
     """The logarithm of the relative change. For several rounds it is the Hodges-Lehmann estimate of their changes, on which one outlier has
     little influence; drift between rounds cancels."""
     if not cell.paired:
         return _log_median_of_runs(cell.head) - _log_median_of_runs(cell.base)
-    steps = round_changes(cell)
+    steps = log_changes_of_rounds(cell)
     return statistics.median((one + other) / 2 for one, other in itertools.combinations_with_replacement(steps, 2))
 
 
-def round_changes(cell):
+def log_changes_of_rounds(cell):
     """[the logarithm of the relative change] of each round of a paired cell."""
     return [_log_median(head) - _log_median(base) for base, head in zip(cell.base, cell.head)]
 
 
-def changes_by_round(cell):
+def log_change_by_round(cell):
     """{number of the round: its change}; empty for a cell without pairs of runs."""
     numbers = range(len(cell.base)) if cell.rounds is None else cell.rounds
-    return dict(zip(numbers, round_changes(cell))) if cell.paired else {}
+    return dict(zip(numbers, log_changes_of_rounds(cell))) if cell.paired else {}
 
 
 def _log_median(samples):
@@ -85,21 +85,21 @@ def _log_median_of_runs(runs):
 def _run_variance(cell):
     """The RunVariance of a cell."""
     freedom = sum(len(run) - 1 for run in cell.base + cell.head)
-    squares = sum(_sum_of_squares([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
+    squares = sum(_sum_of_squared_deviations([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
     mean_inverse = lambda runs: statistics.fmean(1 / len(run) for run in runs)  # noqa: E731
     if cell.paired:
         weight, share = mean_inverse(cell.base) + mean_inverse(cell.head), 1 / len(cell.base)
-        between = [round_changes(cell)]
+        between = [log_changes_of_rounds(cell)]
     else:
         weight, share = (mean_inverse(cell.base) + mean_inverse(cell.head)) / 2, 1 / len(cell.base) + 1 / len(cell.head)
         between = [[_log_median(run) for run in side] for side in (cell.base, cell.head)]
     seen_freedom = sum(len(steps) - 1 for steps in between)
-    seen = sum(map(_sum_of_squares, between)) / max(seen_freedom, 1)
+    seen = sum(map(_sum_of_squared_deviations, between)) / max(seen_freedom, 1)
     expected = max(MEDIAN_OVER_MEAN * weight * squares / freedom, MIN_VARIANCE) if freedom else None
     return RunVariance(expected, seen, seen_freedom, freedom, share)
 
 
-def _sum_of_squares(values):
+def _sum_of_squared_deviations(values):
     mean = statistics.fmean(values)
     return sum((value - mean) ** 2 for value in values)
 
@@ -107,10 +107,10 @@ def _sum_of_squares(values):
 Prior = namedtuple("Prior", "factor freedom")
 
 
-def _prior(variances):
+def _noise_prior(run_variances):
     """The Prior of all cells: the factor by which the variance between runs exceeds that which their iterations explain, as a median, and its
     degrees of freedom. The more alike the cells are in this factor, the more degrees of freedom it has."""
-    seen = [(each.seen / each.expected, each.freedom) for each in variances if each.expected and each.freedom]
+    seen = [(each.seen / each.expected, each.freedom) for each in run_variances if each.expected and each.freedom]
     if not seen:
         return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
     factors = numpy.array([factor / (special.chdtri(freedom, 0.5) / freedom) for factor, freedom in seen])
@@ -122,10 +122,10 @@ def _prior(variances):
     return Prior(factor, min(max((1 + math.sqrt(1 + 2 * excess)) / excess, PRIOR_FREEDOM[0]), PRIOR_FREEDOM[1]))
 
 
-def estimates(cells):
+def estimate_changes(cells):
     """{name: Estimate, or None if its spread is unknown}"""
     variances = {name: _run_variance(cell) for name, cell in cells.items()}
-    prior = _prior(variances.values())
+    prior = _noise_prior(variances.values())
     return {name: _estimate(cells[name], run_variance, prior) for name, run_variance in variances.items()}
 
 
@@ -139,10 +139,10 @@ def _estimate(cell, run_variance, prior):
         freedom, variance = run_variance.within_freedom, prior.factor * run_variance.expected
     else:
         return None
-    return Estimate(change_of(cell), math.sqrt(max(variance, MIN_VARIANCE) * run_variance.share), freedom)
+    return Estimate(log_change(cell), math.sqrt(max(variance, MIN_VARIANCE) * run_variance.share), freedom)
 
 
-def interval(estimate, confidence):
+def confidence_interval(estimate, confidence):
     """(low, high) of the relative change."""
     reach = t_quantile((1 - confidence) / 2, estimate.freedom) * estimate.spread
     return math.expm1(estimate.change - reach), math.expm1(min(estimate.change + reach, 600.0))
@@ -158,17 +158,17 @@ def t_quantile(tail_probability, degrees_of_freedom):
     return -special.stdtrit(degrees_of_freedom, tail_probability)
 
 
-def adjust_p_values(p_values, correction, chance_beyond=None, is_beyond=None):
+def adjust_p_values(p_values, correction, chances_beyond_limit=None, are_beyond_limit=None):
     """The p values corrected for their number: `holm` bounds the chance of any false alarm, `bh` (Benjamini and
     Hochberg) the share of false ones among all alarms. If nothing changed, both bound the same chance.
 
-    An alarm also needs a change beyond the limit. `chance_beyond`: for each cell the chance that noise alone moves it beyond the limit (1 if
+    An alarm also needs a change beyond the limit. `chances_beyond_limit`: for each cell the chance that noise alone moves it beyond the limit (1 if
     not given). At some p, sum(min(p, chance_beyond)) false alarms are expected, so cells of little noise do not make it harder to find
-    changes of noisy ones. `is_beyond`: for each cell whether its change is beyond the limit (True if not given)."""
+    changes of noisy ones. `are_beyond_limit`: for each cell whether its change is beyond the limit (True if not given)."""
     p = numpy.asarray(p_values, dtype=float)
     order = numpy.argsort(p, kind="stable")
-    alarms = numpy.minimum(p[order][:, None], (numpy.ones(len(p)) if chance_beyond is None else numpy.asarray(chance_beyond))[order])
-    beyond = numpy.ones(len(p)) if is_beyond is None else numpy.asarray(is_beyond, dtype=float)[order]
+    alarms = numpy.minimum(p[order][:, None], (numpy.ones(len(p)) if chances_beyond_limit is None else numpy.asarray(chances_beyond_limit))[order])
+    beyond = numpy.ones(len(p)) if are_beyond_limit is None else numpy.asarray(are_beyond_limit, dtype=float)[order]
     result = numpy.empty(len(p))
     if correction == "holm":
         steps = numpy.maximum.accumulate(numpy.triu(alarms).sum(axis=1))
@@ -182,14 +182,14 @@ def adjust_p_values(p_values, correction, chance_beyond=None, is_beyond=None):
 
 # --- verdicts ---
 
-def judge(cells, limits=Limits(), noise=None):
-    """{name: Finding} of {name: Cell}, which are tested together. `noise` is {name: relative change that runs of unchanged code show}; a
+def judge(cells, limits=Limits(), noise_limits=None):
+    """{name: Finding} of {name: Cell}, which are tested together. `noise_limits` is {name: relative change that runs of unchanged code show}; a
     cell's limit is never below its noise."""
     judgeable = {name: cell for name, cell in cells.items() if all(map(len, cell.base + cell.head)) and cell.base and cell.head}
-    found = estimates(judgeable)
+    found = estimate_changes(judgeable)
     known = [name for name, estimate in found.items() if estimate]
     p_values = {name: p_value(found[name]) for name in known}
-    tolerated = {name: _tolerated_change(cell, limits, (noise or {}).get(name, 0.0)) for name, cell in judgeable.items()}
+    tolerated = {name: _tolerated_change(cell, limits, (noise_limits or {}).get(name, 0.0)) for name, cell in judgeable.items()}
     chances_beyond = [p_value(found[name]._replace(change=math.log1p(tolerated[name]))) for name in known]
     is_beyond = [abs(math.expm1(found[name].change)) > tolerated[name] for name in known]
     corrected = dict(zip(known, adjust_p_values(list(p_values.values()), limits.correction, chances_beyond, is_beyond))) if known else {}
@@ -197,12 +197,12 @@ def judge(cells, limits=Limits(), noise=None):
             for name, cell in cells.items()}
 
 
-def _tolerated_change(cell, limits, noise):
+def _tolerated_change(cell, limits, noise_limit):
     """The relative change that is tolerated in a cell."""
-    return max(limits.relative, noise, limits.absolute_ns / max(float(statistics.median(itertools.chain(*cell.base))), 1.0))
+    return max(limits.relative, noise_limit, limits.absolute_ns / max(float(statistics.median(itertools.chain(*cell.base))), 1.0))
 
 
-def _finding(cell, estimate, limits, limit, p, p_adjusted):
+def _finding(cell, estimate, limits, tolerated, p, p_adjusted):
     """The Finding of a cell. `estimate` is None if its spread is unknown."""
     samples = tuple(sum(map(len, side)) for side in (cell.base, cell.head))
     runs = (len(cell.base), len(cell.head))
@@ -213,14 +213,14 @@ def _finding(cell, estimate, limits, limit, p, p_adjusted):
                        samples=samples, runs=runs)
     if estimate is None:
         return Finding("insufficient", "1 sample after the first iteration on each side tells nothing of the noise; "
-                       "2 are the least, 4 (--iterations 5) the standard", *medians, math.expm1(change_of(cell)),
-                       limit=limit, samples=samples, runs=runs)
-    low, high = interval(estimate, limits.confidence)
+                       "2 are the least, 4 (--iterations 5) the standard", *medians, math.expm1(log_change(cell)),
+                       limit=tolerated, samples=samples, runs=runs)
+    low, high = confidence_interval(estimate, limits.confidence)
     change = math.expm1(estimate.change)
-    verdict, reason = _verdict(change, low, high, limit, p_adjusted < limits.alpha)
+    verdict, reason = _verdict(change, low, high, tolerated, p_adjusted < limits.alpha)
     if verdict == "ambiguous":
-        reason += text_on_rounds_needed(estimate, limit, max(runs), p_adjusted / p if p else 1.0, limits)
-    return Finding(verdict, reason, *medians, change, low, high, p, float(p_adjusted), limit, samples, runs)
+        reason += text_on_rounds_needed(estimate, tolerated, max(runs), p_adjusted / p if p else 1.0, limits)
+    return Finding(verdict, reason, *medians, change, low, high, p, float(p_adjusted), tolerated, samples, runs)
 
 
 def _verdict(change, low, high, limit, is_significant):
@@ -236,14 +236,14 @@ def _verdict(change, low, high, limit, is_significant):
     return "ok", None
 
 
-def text_on_rounds_needed(estimate, limit, runs, cells_tested, limits):
-    """A text with the number of rounds that would decide if change and noise are as estimated. `cells_tested`: the number
+def text_on_rounds_needed(estimate, limit, run_count, tested_cell_count, limits):
+    """A text with the number of rounds that would decide if change and noise are as estimated. `tested_cell_count`: the number
     of cells for which the p value was corrected."""
     distance = abs(estimate.change)
     beyond = distance > math.log1p(limit)
-    room, chance = (distance, limits.alpha / cells_tested) if beyond else (math.log1p(limit) - distance, 1 - limits.confidence)
-    spread_of_round = estimate.spread * math.sqrt(runs)
-    rounds = numpy.arange(max(runs + 1, 3), MAX_RUNS + 1)
+    room, chance = (distance, limits.alpha / tested_cell_count) if beyond else (math.log1p(limit) - distance, 1 - limits.confidence)
+    spread_of_round = estimate.spread * math.sqrt(run_count)
+    rounds = numpy.arange(max(run_count + 1, 3), MAX_RUNS + 1)
     enough = t_quantile(chance / 2, PRIOR_FREEDOM[0] + rounds - 1) * spread_of_round / numpy.sqrt(rounds) < room
     if enough.any():
         return f"; about {rounds[enough.argmax()]} interleaved rounds would tell"
@@ -253,17 +253,17 @@ def text_on_rounds_needed(estimate, limit, runs, cells_tested, limits):
 Mean = namedtuple("Mean", "verdict cells change low high p limit")
 
 
-def judge_mean(cells, limits, noise=0.0):
+def judge_mean(cells, limits, noise_limit=0.0):
     """The Mean of the changes of all cells; None if fewer than two cells have an Estimate. The fewer cells, the closer its limit is to that
-    of a single cell; the limit is at least `noise`, the change that runs of unchanged code show. The spread of the rounds includes shifts
+    of a single cell; the limit is at least `noise_limit`, the change that runs of unchanged code show. The spread of the rounds includes shifts
     of all cells in one round."""
-    found = {name: estimate for name, estimate in estimates(cells).items() if estimate}
+    found = {name: estimate for name, estimate in estimate_changes(cells).items() if estimate}
     if len(found) < 2:
         return None
     change = sum(estimate.change for estimate in found.values()) / len(found)
     variance = sum(estimate.spread ** 2 for estimate in found.values()) / len(found) ** 2
     freedom = PRIOR_FREEDOM[0] * len(found)
-    by_round = [changes_by_round(cells[name]) for name in found]
+    by_round = [log_change_by_round(cells[name]) for name in found]
     common = sorted(set.intersection(*map(set, by_round)))
     count = len(common)
     if count > 1:
@@ -272,8 +272,8 @@ def judge_mean(cells, limits, noise=0.0):
         freedom = PRIOR_FREEDOM[0] + count - 1
         variance = (PRIOR_FREEDOM[0] * variance + (count - 1) * seen) / freedom
     estimate = Estimate(change, math.sqrt(variance), freedom)
-    limit = max(limits.mean, limits.relative / math.sqrt(len(found)), noise)
-    low, high = interval(estimate, limits.confidence)
+    limit = max(limits.mean, limits.relative / math.sqrt(len(found)), noise_limit)
+    low, high = confidence_interval(estimate, limits.confidence)
     p = p_value(estimate)
     verdict, _ = _verdict(math.expm1(change), low, high, limit, p < MEAN_ALPHA * limits.alpha)
     return Mean(verdict, len(found), math.expm1(change), low, high, p, limit)
@@ -281,7 +281,7 @@ def judge_mean(cells, limits, noise=0.0):
 
 # --- two speeds ---
 
-def two_speeds(cell, min_change):
+def find_two_speeds(cell, min_change):
     """{"base" or "head": (number of fast iterations, their time, number of slow iterations, their time)} of the sides whose
     iterations ran at two speeds that differ by more than `min_change`: the widest gap between times is more than half of the range
     of all. Needs at least eight samples."""
@@ -299,25 +299,25 @@ def two_speeds(cell, min_change):
     return found
 
 
-def _count_fast_iterations(log_times, min_change):
+def _count_fast_iterations(sorted_log_times, min_change):
     """The number of fast iterations among sorted logarithms of times that are of two speeds; None if they are of one."""
-    few = max(2, math.ceil(0.15 * len(log_times)))
-    if len(log_times) < 8:
+    few = max(2, math.ceil(0.15 * len(sorted_log_times)))
+    if len(sorted_log_times) < 8:
         return None
-    gaps = numpy.diff(log_times)[few - 1:len(log_times) - few]
+    gaps = numpy.diff(sorted_log_times)[few - 1:len(sorted_log_times) - few]
     at = int(numpy.argmax(gaps))
-    wide = gaps[at] > 0.5 * (log_times[-1] - log_times[0]) and gaps[at] > math.log1p(min_change)
+    wide = gaps[at] > 0.5 * (sorted_log_times[-1] - sorted_log_times[0]) and gaps[at] > math.log1p(min_change)
     return at + few if wide else None
 
 
 # --- noise of unchanged code ---
 
-def run_noise(runs, prior_runs=3):
+def noise_by_cell(same_code_runs, prior_run_count=3):
     """{name of the cell: spread} of several runs of the same code, each {name: samples}. The spread is the standard deviation of
     the logarithm of a run's median. Few runs say little of a single cell, so its spread is averaged with that of all cells, which
-    counts as `prior_runs` runs of the cell."""
+    counts as `prior_run_count` runs of the cell."""
     medians = {}
-    for run in runs:
+    for run in same_code_runs:
         for name, samples in run.items():
             if len(samples):
                 medians.setdefault(name, []).append(_log_median(samples))
@@ -327,18 +327,18 @@ def run_noise(runs, prior_runs=3):
     squares = {name: float(numpy.sum((values - numpy.mean(values)) ** 2)) for name, values in seen.items()}
     freedom = {name: len(values) - 1 for name, values in seen.items()}
     variance_of_all = sum(squares.values()) / sum(freedom.values())
-    prior = prior_runs - 1
+    prior = prior_run_count - 1
     return {name: math.sqrt((prior * variance_of_all + squares[name]) / (prior + freedom[name])) for name in seen}
 
 
-def mean_noise(runs):
+def noise_of_mean(same_code_runs):
     """The standard deviation, between several runs of the same code, of the logarithm of the geometric mean over the cells that all of them
     have."""
-    common = set.intersection(*({name for name, samples in run.items() if len(samples)} for run in runs)) if runs else set()
-    means = [statistics.fmean(_log_median(run[name]) for name in common) for run in runs] if common else []
+    common = set.intersection(*({name for name, samples in run.items() if len(samples)} for run in same_code_runs)) if same_code_runs else set()
+    means = [statistics.fmean(_log_median(run[name]) for name in common) for run in same_code_runs] if common else []
     return statistics.stdev(means) if len(means) > 1 else 0.0
 
 
-def noise_limit(spread, base_runs, head_runs):
+def noise_limit(spread, base_run_count, head_run_count):
     """The relative change of the median that corresponds to three standard deviations of the noise between runs."""
-    return math.expm1(3 * spread * math.sqrt(1 / base_runs + 1 / head_runs))
+    return math.expm1(3 * spread * math.sqrt(1 / base_run_count + 1 / head_run_count))

@@ -31,7 +31,7 @@ class TooLittle(Exception):
     """The file is valid but has too few data for the request."""
 
 
-def check_path(path):
+def refuse_empty_path(path):
     """Throws BadInput for an empty path, as of an unset variable, which would mean the current folder."""
     if not str(path):
         raise BadInput("an empty path names no file; is a variable unset?")
@@ -58,7 +58,7 @@ def read_json(path, message_prefix=""):
 def read(path, warn=output.warn):
     """(environments, records) of a file. An incomplete last line, which a crash while appending leaves, is dropped with a warning. Of
     records with the same key the last one counts."""
-    check_path(path)
+    refuse_empty_path(path)
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -119,7 +119,7 @@ def read_files(paths):
     return environments, list(records.values())
 
 
-def read_all(paths):
+def read_records(paths):
     """The records alone of read_files()."""
     return read_files(paths)[1]
 
@@ -136,24 +136,24 @@ def steady_ns(record):
     return statistics.median(samples) if samples else None
 
 
-def update_options(record):
+def optimizer_options(record):
     """The options of the command line that select the update of parameters."""
     if record.get("optimizer"):
         return ("--optimizer", record["optimizer"], *(["--masters"] if record.get("masters") else []))
     return ("--sgd",) if record.get("sgd") else ()
 
 
-def update_text(update):
-    """A text such as ' with AdamW and masters' for what update_options() returned; empty without an update."""
+def optimizer_text(options):
+    """A text such as ' with AdamW and masters' for what optimizer_options() returned; empty without an update."""
     names = {"--sgd": "SGD", "sgd": "one step of SGD", "adamw": "AdamW", "--masters": "masters"}
-    words = " and ".join(names.get(part, part) for part in update if part != "--optimizer")
+    words = " and ".join(names.get(part, part) for part in options if part != "--optimizer")
     return f" with {words}" if words else ""
 
 
 def group_of(record):
     return Group(
         network=record["network"], knobs=tuple(sorted((record.get("network_knobs") or {}).items())),
-        batch=record["batch"], phase=record["pass"], update=update_options(record),
+        batch=record["batch"], phase=record["pass"], update=optimizer_options(record),
         fusion=record["fusion"], precision=record["precision"], memory_order=record["memory_order"],
         workspace_cap=record.get("workspace_cap_bytes"),
         mode=record["mode"], backend=record["backend"], device=record.get("device") or record["backend"],
@@ -161,7 +161,7 @@ def group_of(record):
         kernels_at_peak=bool(record.get("kernels_at_peak")))
 
 
-def groups(records):
+def records_by_group(records):
     """{Group: records}, in order of first appearance."""
     found = {}
     for record in records:
@@ -186,17 +186,17 @@ def moved_bytes(record):
     return sum(last[name] for name in TO_DEVICE), sum(last[name] for name in TO_HOST)
 
 
-def link_share(record, to_device_per_s, to_host_per_s):
+def link_share(record, to_device_bytes_per_s, to_host_bytes_per_s):
     """The share of the link's rate that the busier direction used in the last iteration; None if a direction was not counted. Data that
     kernels access over the link counts as moved to the device."""
     moved = moved_bytes(record)
     if not record["samples_ns"] or moved is None:
         return None
     to_device = moved[0] + (last_counters(record).get("remote_bytes") or 0)
-    return max(to_device / to_device_per_s, moved[1] / to_host_per_s) / (record["samples_ns"][-1] / 1e9)
+    return max(to_device / to_device_bytes_per_s, moved[1] / to_host_bytes_per_s) / (record["samples_ns"][-1] / 1e9)
 
 
-def baselines(records):
+def baseline_ns_by_group(records):
     """{group of any mode: time of an iteration with everything on the device}, at any ratio, the minimum of several. The mode does not
     matter, since nothing moves. baseline_of looks up a group."""
     found = {}
@@ -208,16 +208,16 @@ def baselines(records):
 
 
 def baseline_of(group, baselines_of_groups):
-    """The time of a group in what baselines() returned, or None."""
+    """The time of a group in what baseline_ns_by_group() returned, or None."""
     return baselines_of_groups.get(group._replace(mode=None))
 
 
 def baseline_ns(group, records):
     """The time of an iteration with everything on the device, or None. `records` may contain other groups."""
-    return baseline_of(group, baselines(records))
+    return baseline_of(group, baseline_ns_by_group(records))
 
 
-def bounds_ns(record, baseline_ns):
+def lower_bounds_ns(record, baseline_ns):
     """{"swap_ns": ..., "recompute_ns": ..., "both_ns": ..., "plan_ns": ...}: lower bounds of the times of plans that swap, recompute or do
     both, and of this record's kind of plan; None where there is no such plan or no bound. Measured operators were timed one by one, which
     takes longer than in a row. If `device` took less than their sum, the bounds are reduced by the same factor, so that they remain lower
@@ -263,11 +263,11 @@ def provenance(group):
     if group.calibrated:
         return "simulated, calibrated rates"
     kernels = ", kernels at 100 % of the peak" if group.kernels_at_peak else ""
-    return f"simulated, {figures_measured(group.device) or 'estimated rates'}{kernels}"
+    return f"simulated, {measured_figures_text(group.device) or 'estimated rates'}{kernels}"
 
 
 @functools.lru_cache(maxsize=None)
-def figures_measured(machine_name):
+def measured_figures_text(machine_name):
     """A text such as '49 of 52 figures measured' for the machine file of that name; None if there is no such file."""
     path = places.RESULTS / "machines" / f"{machine_name}.json"
     try:
@@ -299,7 +299,7 @@ def network_text(group):
     phase = {"train": "training", "inference": "inference"}.get(group.phase, group.phase)
     usual = ("insize", 32 if group.network.endswith("_cifar") else 224)
     knobs = [f"{key} {value}" for key, value in group.knobs if (key, value) != usual]
-    parts = [name, *knobs, f"batch {group.batch}", phase + update_text(group.update), group.precision]
+    parts = [name, *knobs, f"batch {group.batch}", phase + optimizer_text(group.update), group.precision]
     if group.memory_order != ("nchw" if group.precision == "fp32" else "nhwc"):
         parts.append(group.memory_order.upper())
     parts.append({"none": "not fused"}.get(group.fusion, group.fusion))
@@ -339,8 +339,8 @@ def count_text(number, noun):
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def report_errors(main, name="error", progress=""):
-    """Runs main(). An error becomes one line that begins with `name`, and an exit code. `progress` is the task that is printed if it takes
+def report_errors(main, message_prefix="error", task=""):
+    """Runs main(). An error becomes one line that begins with `message_prefix`, and an exit code. `task` is the task that is printed if it takes
     long."""
-    with output.showing_progress(progress) if progress else contextlib.nullcontext():
-        return output.run(main, name, {output.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})
+    with output.showing_progress(task) if task else contextlib.nullcontext():
+        return output.run(main, message_prefix, {output.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})

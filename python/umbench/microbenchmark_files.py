@@ -38,11 +38,11 @@ def _name(row):
     return "/".join(part for part in parts if part != "manual_time" and not part.startswith("iterations:"))
 
 
-def _case(name, row, counted):
+def _case(name, row, counted_row):
     parts = name.split("/")
     axes = dict(part.split(":", 1) for part in parts if ":" in part)
     return Case(name, [part for part in parts if ":" not in part], axes, _counters(row), row.get("label", ""),
-                row.get("error_message"), _counters(counted) if counted else {})
+                row.get("error_message"), _counters(counted_row) if counted_row else {})
 
 
 def _counters(row):
@@ -51,7 +51,7 @@ def _counters(row):
     return {key: value for key, value in row.items() if isinstance(value, (int, float)) and key not in OWN_FIELDS}
 
 
-def size_of(text):
+def parse_size(text):
     """Parses a size such as "64KiB"."""
     for suffix, unit in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1)):
         if text.endswith(suffix):

@@ -44,12 +44,15 @@ def parse_export(argv):
     return options
 
 
-def effort(text):
+def parse_effort(text):
     """Parses a number above 0 and at most 1000 (python/umbench/torch/refusals.py)."""
     value = float(text)
     if not 0 < value <= 1000:
         raise ValueError(text)
     return value
+
+
+parse_effort.__name__ = "effort"
 
 
 def parse_fit(argv):
@@ -61,7 +64,7 @@ def parse_fit(argv):
     parser.add_argument("--optimizer", metavar="CLASS", help="a class of torch.optim whose states count, such as AdamW")
     parser.add_argument("--tier", choices=("pinned", "none"), default="pinned", help="none: nothing is offloaded (pinned)")
     parser.add_argument("--autocast", choices=list(AUTOCAST_TYPES), help="run the forward pass under torch.autocast in this type (off)")
-    parser.add_argument("--effort", type=effort, default=1.0, help="of the search for each plan, above 0; 1 is some seconds (1)")
+    parser.add_argument("--effort", type=parse_effort, default=1.0, help="of the search for each plan, above 0; 1 is some seconds (1)")
     options = parser.parse_args(argv)
     if ":" not in options.model:
         parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")

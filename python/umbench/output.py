@@ -22,7 +22,7 @@ def did_you_mean(name, known):
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def say(text):
+def print_to_stderr(text):
     """Prints a line to standard error, without the middle of a long one. If standard error is closed, nothing is printed."""
     line = text.replace("\n", "\\n")
     if len(line) > MAX_CHARACTERS:
@@ -41,7 +41,7 @@ def showing_progress(task):
     def report():
         after = 2
         while not ended.wait(max(0.0, began + after - time.monotonic())):
-            say(f"umbench: {task}, {time.monotonic() - began:.0f} s so far")
+            print_to_stderr(f"umbench: {task}, {time.monotonic() - began:.0f} s so far")
             after += min(2 * after, 60)
 
     threading.Thread(target=report, daemon=True).start()
@@ -52,11 +52,11 @@ def showing_progress(task):
 
 
 def warn(text):
-    say(f"warning: {text}")
+    print_to_stderr(f"warning: {text}")
 
 
-def run(main, name, exit_codes):
-    """Runs main() and returns its exit code. An exception in `exit_codes`, {class: exit code}, becomes a line that begins with `name`."""
+def run(main, message_prefix, exit_codes):
+    """Runs main() and returns its exit code. An exception in `exit_codes`, {class: exit code}, becomes a line that begins with `message_prefix`."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # names may have characters that the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")
@@ -71,17 +71,17 @@ def run(main, name, exit_codes):
         _drop_output()
         return 128 + signal.SIGPIPE
     except tuple(exit_codes) as error:
-        say(f"{name}: {error}")
+        print_to_stderr(f"{message_prefix}: {error}")
         return next(code for kind, code in exit_codes.items() if isinstance(error, kind))
     except MemoryError:
-        say(f"{name}: out of memory")
+        print_to_stderr(f"{message_prefix}: out of memory")
     except OSError as error:
         _drop_output()
-        say(f"{name}: {error.filename or 'standard output'}: {error.strerror or error}")
+        print_to_stderr(f"{message_prefix}: {error.filename or 'standard output'}: {error.strerror or error}")
     except Exception as error:  # noqa: BLE001
         if os.environ.get("UMBENCH_TRACEBACK"):
             raise
-        say(f"{name}: cannot make anything of this input ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
+        print_to_stderr(f"{message_prefix}: cannot make anything of this input ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
             "UMBENCH_TRACEBACK=1 shows where")
     return 2
 

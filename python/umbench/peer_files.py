@@ -29,12 +29,12 @@ def read(path):
                 output.warn(f"{path}:{number}: the last line is torn and left out")
                 continue
             raise load.BadInput(f"{path}:{number}: not JSON: {error.msg}") from error
-        _check(row, f"{path}:{number}")
+        _check_row(row, f"{path}:{number}")
         rows[key_of(row)] = row
     return list(rows.values())
 
 
-def _check(row, location):
+def _check_row(row, location):
     if not isinstance(row, dict) or row.get("kind") != "peer" or row.get("schema") != 1:
         raise load.BadInput(f"{location}: not a comparison with a peer of schema 1")
     for name in ("network", "batch", "precision", "umbench", "modes"):
@@ -42,7 +42,7 @@ def _check(row, location):
             raise load.BadInput(f"{location}: the row lacks '{name}'")
 
 
-def fastest(row):
+def fastest_mode(row):
     """The peer's fastest mode, or None."""
     return min((m for m in row["modes"] if "ms" in m), key=lambda m: m["ms"], default=None)
 
@@ -52,18 +52,18 @@ def is_complete(row):
     return row["time_ratio"] is not None and not (row["gradients"] or {}).get("reason")
 
 
-def ratios(row):
+def times_peaks_and_ratios(row):
     """{name: value} of both sides' times and peaks and their quotients. Those of the peer are of its fastest mode."""
-    ours, theirs = row["umbench"] or {}, fastest(row)
+    ours, theirs = row["umbench"] or {}, fastest_mode(row)
     least_peak = min((m["peak_bytes"] for m in row["modes"] if "ms" in m), default=None)
     ms, peak = ours.get("ms"), ours.get("peak_bytes")
     floor = (row.get("floor") or {}).get("floor_ms")
 
-    def ratio(a, b):
+    def ratio_or_none(a, b):
         return a / b if a is not None and b else None
 
-    return {"umbench_ms": ms, "pytorch_ms": theirs and theirs["ms"], "time_ratio": ratio(ms, theirs and theirs["ms"]),
+    return {"umbench_ms": ms, "pytorch_ms": theirs and theirs["ms"], "time_ratio": ratio_or_none(ms, theirs and theirs["ms"]),
             "umbench_peak_bytes": peak, "pytorch_peak_bytes": theirs and theirs["peak_bytes"],
-            "peak_ratio": ratio(peak, theirs and theirs["peak_bytes"]),
+            "peak_ratio": ratio_or_none(peak, theirs and theirs["peak_bytes"]),
             "pytorch_mode": theirs and f"{theirs['way']} {theirs['memory_order']}",
-            "pytorch_least_peak_bytes": least_peak, "floor_ratio": ratio(ms, floor)}
+            "pytorch_least_peak_bytes": least_peak, "floor_ratio": ratio_or_none(ms, floor)}

@@ -22,21 +22,21 @@ def as_text(_, records):
     return trace_text(event for number, record in enumerate(drawn, 1) for event in _events(number, record))
 
 
-def _events(process, record):
+def _events(process_number, record):
     timeline = record["timeline"]
-    yield name_event(process, "process_name", _title(record))
-    yield name_event(process, "process_sort_index", process, "sort_index")
+    yield metadata_event(process_number, "process_name", _process_title(record))
+    yield metadata_event(process_number, "process_sort_index", process_number, "sort_index")
     for track, name in [(ITERATION_TRACK, "iteration"), *LANES.values()]:
-        yield name_event(process, "thread_name", name, track=track)
-        yield name_event(process, "thread_sort_index", track, "sort_index", track)
+        yield metadata_event(process_number, "thread_name", name, track_number=track)
+        yield metadata_event(process_number, "thread_sort_index", track, "sort_index", track)
     end = max(span["end_ns"] for span in timeline["spans"])
-    yield span_event(process, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", 0, end, _facts(record), cat="iteration")
+    yield span_event(process_number, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", 0, end, _shown_amounts(record), cat="iteration")
     for span in timeline["spans"]:
-        yield span_event(process, LANES[span["lane"]][0], span["name"], span["begin_ns"], span["end_ns"], cat=_category(span))
-    yield from _memory_events(process, record, end)
+        yield span_event(process_number, LANES[span["lane"]][0], span["name"], span["begin_ns"], span["end_ns"], cat=_category(span))
+    yield from _memory_counter_events(process_number, record, end)
 
 
-def _title(record):
+def _process_title(record):
     how = "simulated" if record["simulated"] else "replayed" if record.get("replayed") else "measured"
     return f"{record['key']} ({how})"
 
@@ -47,7 +47,7 @@ def _category(span):
     return verb[1] if verb else "compute"
 
 
-def _facts(record):
+def _shown_amounts(record):
     """The counters and decisions of a record."""
     memory = record.get("memory") or {}
     facts = {name: memory.get(name) for name in ("budget_bytes", "footprint_bytes", "peak_device_bytes")}
@@ -55,14 +55,14 @@ def _facts(record):
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _memory_events(process, record, end):
+def _memory_counter_events(process_number, record, end_ns):
     samples = record["timeline"].get("resident") or []
     budget = (record.get("memory") or {}).get("budget_bytes")
     held = [(sample["at_ns"], sample["bytes"]) for sample in samples]
-    for at, size in held + [(end, held[-1][1])] * bool(held):
-        yield counter_event(process, "resident on the device", at, {"bytes": size})
-    for at in (0, end) if budget is not None else ():
-        yield counter_event(process, "budget", at, {"bytes": budget})
+    for at, size in held + [(end_ns, held[-1][1])] * bool(held):
+        yield counter_event(process_number, "resident on the device", at, {"bytes": size})
+    for at in (0, end_ns) if budget is not None else ():
+        yield counter_event(process_number, "budget", at, {"bytes": budget})
 
 
 # --- events of a Chrome trace ---
@@ -71,17 +71,17 @@ def trace_text(events):
     return json.dumps({"traceEvents": list(events), "displayTimeUnit": "ms"}) + "\n"
 
 
-def span_event(process, track, name, begin, end, facts=None, **fields):
-    """An event from `begin` to `end` in ns. `facts` are shown with it."""
-    event = {"ph": "X", "name": name, "pid": process, "tid": track, "ts": begin * US_PER_NS, "dur": (end - begin) * US_PER_NS}
-    return event | fields | ({"args": facts} if facts else {})
+def span_event(process_number, track_number, name, begin_ns, end_ns, amounts=None, **fields):
+    """An event from `begin_ns` to `end_ns` in ns. `amounts` are shown with it."""
+    event = {"ph": "X", "name": name, "pid": process_number, "tid": track_number, "ts": begin_ns * US_PER_NS, "dur": (end_ns - begin_ns) * US_PER_NS}
+    return event | fields | ({"args": amounts} if amounts else {})
 
 
-def counter_event(process, name, time_ns, values):
+def counter_event(process_number, name, time_ns, values):
     """An event that sets a counter to `values`, {series: number}, at a time."""
-    return {"ph": "C", "name": name, "pid": process, "ts": time_ns * US_PER_NS, "args": values}
+    return {"ph": "C", "name": name, "pid": process_number, "ts": time_ns * US_PER_NS, "args": values}
 
 
-def name_event(process, metadata, value, field="name", track=0):
+def metadata_event(process_number, kind, value, field="name", track_number=0):
     """An event that gives a process or track a name or a place in the order."""
-    return {"ph": "M", "name": metadata, "pid": process, "tid": track, "args": {field: value}}
+    return {"ph": "M", "name": kind, "pid": process_number, "tid": track_number, "args": {field: value}}

@@ -10,86 +10,86 @@ SIGNS = {"regressed": "❌", "insufficient": "❔", "unlike": "❔", "tolerated"
 MAX_ROWS = 50  # maximum number of rows in Markdown, so that a page shows them completely
 
 
-def write(result, options):
+def write(comparison, options):
     as_wanted = {"text": as_text, "markdown": as_markdown, "json": as_json}[options.format]
-    output.write(as_wanted(result, options.all), options.out)
+    output.write(as_wanted(comparison, options.all), options.out)
 
 
-def counts_by_verdict(result):
+def counts_by_verdict(comparison):
     tally = {verdict: 0 for verdict in VERDICTS}
-    for row in result.rows:
+    for row in comparison.rows:
         tally[row.verdict] += 1
     return tally
 
 
-def overall_verdict(result):
-    """One word for all cells; "unlike" if only changed machine files prevent cells from being judged."""
-    if result.exit_code == load.EXIT_TOO_LITTLE and counts_by_verdict(result)["unlike"] and not counts_by_verdict(result)["insufficient"]:
+def overall_verdict(comparison):
+    """The verdict on all cells: "regressed", "too little data", "unlike" if only changed machine files prevent cells from being judged, or "ok"."""
+    if comparison.exit_code == load.EXIT_TOO_LITTLE and counts_by_verdict(comparison)["unlike"] and not counts_by_verdict(comparison)["insufficient"]:
         return "unlike"
-    return {EXIT_REGRESSED: "regressed", load.EXIT_TOO_LITTLE: "too little data"}.get(result.exit_code, "ok")
+    return {EXIT_REGRESSED: "regressed", load.EXIT_TOO_LITTLE: "too little data"}.get(comparison.exit_code, "ok")
 
 
-def changed_files_text(result):
+def changed_files_text(comparison):
     """A text on the machine files that changed and the effect on their cells; empty if none changed."""
-    if not result.machines:
+    if not comparison.machines:
         return ""
-    names = " and ".join(result.machines)
-    text = f"machine {'file' if len(result.machines) == 1 else 'files'} {names} changed (figures_digest)"
-    cells = load.count_text(sum(result.machines.values()), "cell")
-    if counts_by_verdict(result)["unlike"]:
+    names = " and ".join(comparison.machines)
+    text = f"machine {'file' if len(comparison.machines) == 1 else 'files'} {names} changed (figures_digest)"
+    cells = load.count_text(sum(comparison.machines.values()), "cell")
+    if counts_by_verdict(comparison)["unlike"]:
         return f"{text}, {cells} not judged (--allow-unlike judges them); "
     return f"{text}, which may explain {cells}; "
 
 
-def headline(result):
-    tally = counts_by_verdict(result)
+def headline(comparison):
+    tally = counts_by_verdict(comparison)
     words = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
-    kinds = {row.simulated for row in result.rows}
-    by_mean = " by the mean of all cells" if result.exit_code == EXIT_REGRESSED and not tally["regressed"] else ""
+    kinds = {row.simulated for row in comparison.rows}
+    by_mean = " by the mean of all cells" if comparison.exit_code == EXIT_REGRESSED and not tally["regressed"] else ""
     kind = "measured" if kinds == {False} else "simulated" if kinds == {True} else "measured and simulated"
-    return f"{changed_files_text(result)}{overall_verdict(result)}{by_mean}: {load.count_text(len(result.rows), f'{kind} cell')}, {words}"
+    return f"{changed_files_text(comparison)}{overall_verdict(comparison)}{by_mean}: {load.count_text(len(comparison.rows), f'{kind} cell')}, {words}"
 
 
-def mean_text(result):
+def mean_text(comparison):
     """A text on the geometric mean; None if fewer than two cells have a change."""
-    mean = result.mean
+    mean = comparison.mean
     if mean is None:
         return None
-    verdict = mean.verdict if mean.verdict != "regressed" or "mean" in result.fail_on else "tolerated"
+    verdict = mean.verdict if mean.verdict != "regressed" or "mean" in comparison.fail_on else "tolerated"
     return (f"geometric mean of {mean.cells} measured cells: {mean.change:+.2%} ({mean.low:+.2%} to {mean.high:+.2%}), limit "
             f"{100 * mean.limit:.3g} %: {verdict}")
 
 
-def note_lines(result):
-    lines = [f"places differ, compared all the same: {difference}" for difference in result.unlike]
-    lines += [*result.noted, *result.disturbance_notes]
-    lines += [f"{key}: {text}" for key, _, text in result.at_two_speeds[:5]]
-    if len(result.at_two_speeds) > 5:
-        lines.append(f"and {len(result.at_two_speeds) - 5} more of two speeds")
-    for provenance in sorted({row.provenance for row in result.rows if row.simulated}):
-        alike = [row for row in result.rows if row.provenance == provenance]
+def note_lines(comparison):
+    lines = [f"places differ, compared all the same: {difference}" for difference in comparison.unlike]
+    lines += [*comparison.noted, *comparison.disturbance_notes]
+    lines += [f"{key}: {text}" for key, _, text in comparison.at_two_speeds[:5]]
+    if len(comparison.at_two_speeds) > 5:
+        lines.append(f"and {len(comparison.at_two_speeds) - 5} more of two speeds")
+    for provenance in sorted({row.provenance for row in comparison.rows if row.simulated}):
+        alike = [row for row in comparison.rows if row.provenance == provenance]
         lines.append(f"{load.count_text(len(alike), 'cell')} {provenance}")
-    if result.new:
-        lines.append(f"only HEAD has {load.count_text(len(result.new), 'cell')}, not judged, such as {result.new[0]}")
-    if any(not row.simulated for row in result.rows):
-        limits = result.limits
-        how = f"within {_rounds_text(result)}" if result.rounds else "over all runs of a side"
-        others = ", ".join(f"{name} {100 * share:g} %" for name, share in result.aspects.items() if name != "time")
+    if comparison.new:
+        lines.append(f"only HEAD has {load.count_text(len(comparison.new), 'cell')}, not judged, such as {comparison.new[0]}")
+    if any(not row.simulated for row in comparison.rows):
+        limits = comparison.limits
+        how = f"within {_rounds_text(comparison)}" if comparison.rounds else "over all runs of a side"
+        others = ", ".join(f"{name} {100 * share:g} %" for name, share in comparison.aspects.items() if name != "time")
         lines.append(f"measured cells: limit {100 * limits.relative:g} % and {load.time_text(limits.absolute_ns)}, {others}; "
                      f"t test {how}, alpha {limits.alpha:g} over all cells ({limits.correction}), intervals "
                      f"{limits.confidence:.0%}")
     return lines
 
 
-def _rounds_text(result):
+def _rounds_text(comparison):
     """A text such as '5 rounds', or '5 to 15 rounds' if ambiguous cells had more."""
-    least = min((row.finding.runs[0] for row in result.rows if row.finding.runs and not row.simulated), default=result.rounds)
-    return (f"{least} to " if 0 < least < result.rounds else "") + load.count_text(result.rounds, "round")
+    least = min((row.finding.runs[0] for row in comparison.rows if row.finding.runs and not row.simulated), default=comparison.rounds)
+    return (f"{least} to " if 0 < least < comparison.rounds else "") + load.count_text(comparison.rounds, "round")
 
 
-def rows_to_show(result, with_ok):
+def rows_to_show(comparison, with_ok):
     """The rows to show, the worst first, and those that are ok only with `with_ok`."""
-    rows = sorted(result.rows, key=lambda row: (VERDICTS.index(row.verdict), -(row.finding.change or 0.0)))
+    rows = sorted(comparison.rows, key=lambda row: (VERDICTS.index(row.verdict), -(row.finding.change or 0.0)))
     return [row for row in rows if with_ok or row.verdict != "ok"]
 
 
@@ -108,23 +108,23 @@ def percent_text(share):
 COLUMNS = ["verdict", "base", "head", "change", "interval", "p", "why", "cell"]
 
 
-def as_text(result, with_ok):
-    rows = [[row.verdict, *column_texts(row), row.key] for row in rows_to_show(result, with_ok)]
-    lines = [headline(result), *filter(None, [mean_text(result)])]
+def as_text(comparison, with_ok):
+    rows = [[row.verdict, *column_texts(row), row.key] for row in rows_to_show(comparison, with_ok)]
+    lines = [headline(comparison), *filter(None, [mean_text(comparison)])]
     if rows:
         widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(len(COLUMNS))]
         lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in [COLUMNS, *rows]]
-    return "\n".join([*lines, *side_lines(result), *note_lines(result)]) + "\n"
+    return "\n".join([*lines, *side_lines(comparison), *note_lines(comparison)]) + "\n"
 
 
-def side_lines(result):
-    return [f"{side} {path}: {text}" for side, path, text in zip(("BASE", "HEAD"), (result.base, result.head), result.sides)]
+def side_lines(comparison):
+    return [f"{side} {path}: {text}" for side, path, text in zip(("BASE", "HEAD"), (comparison.base, comparison.head), comparison.sides)]
 
 
-def as_markdown(result, with_ok):
-    lines = [f"### umbench: {headline(result)}", "",
-             *(f"- {text}" for text in [mean_text(result), *side_lines(result)] if text), ""]
-    rows = rows_to_show(result, with_ok)
+def as_markdown(comparison, with_ok):
+    lines = [f"### umbench: {headline(comparison)}", "",
+             *(f"- {text}" for text in [mean_text(comparison), *side_lines(comparison)] if text), ""]
+    rows = rows_to_show(comparison, with_ok)
     if rows:
         lines += ["| " + " | ".join(["", "cell", *COLUMNS[:-1]]) + " |", "|" + " --- |" * (len(COLUMNS) + 1)]
         for row in rows[:MAX_ROWS]:
@@ -133,24 +133,24 @@ def as_markdown(result, with_ok):
         if len(rows) > MAX_ROWS:
             lines += ["", f"and {len(rows) - MAX_ROWS} more cells"]
         lines.append("")
-    lines += [f"- {note}" for note in note_lines(result)]
+    lines += [f"- {note}" for note in note_lines(comparison)]
     return "\n".join(lines) + "\n"
 
 
-def as_json(result, _):
+def as_json(comparison, _):
     cells = [{"key": row.key, "name": row.name, "simulated": row.simulated, **row.finding._asdict(), "verdict": row.verdict,
               "reason": "; ".join(row.reasons) or None, "aspects": [change._asdict() for change in row.changes]}
-             for row in result.rows]
+             for row in comparison.rows]
     for cell in cells:
         for name in ("samples", "runs"):
             cell["base_" + name], cell["head_" + name] = cell.pop(name) or (None, None)
-    document = {"kind": "comparison", "schema": 1, "base": result.base, "head": result.head, "sides": result.sides,
-                "verdict": overall_verdict(result), "limits": result.limits._asdict() | {"aspects": result.aspects},
-                "fail_on": sorted(result.fail_on), "rounds": result.rounds, "mean": result.mean and result.mean._asdict(),
-                "counts": counts_by_verdict(result), "machine_files": result.machines, "unlike": result.unlike, "noted": result.noted,
-                "disturbed": result.disturbance_notes,
-                "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in result.at_two_speeds],
-                "only_in_head": result.new, "exit_code": result.exit_code, "cells": cells}
+    document = {"kind": "comparison", "schema": 1, "base": comparison.base, "head": comparison.head, "sides": comparison.sides,
+                "verdict": overall_verdict(comparison), "limits": comparison.limits._asdict() | {"aspects": comparison.aspects},
+                "fail_on": sorted(comparison.fail_on), "rounds": comparison.rounds, "mean": comparison.mean and comparison.mean._asdict(),
+                "counts": counts_by_verdict(comparison), "machine_files": comparison.machines, "unlike": comparison.unlike, "noted": comparison.noted,
+                "disturbed": comparison.disturbance_notes,
+                "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in comparison.at_two_speeds],
+                "only_in_head": comparison.new, "exit_code": comparison.exit_code, "cells": cells}
     return json.dumps(_without_infinities(document), indent=1, allow_nan=False) + "\n"
 
 

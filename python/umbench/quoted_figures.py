@@ -41,43 +41,43 @@ class Figures:
 
     def median(self, words):
         """The median of the iterations after the first, in ns."""
-        return self._time(load.steady_ns, words)
+        return self._time_of_cell(load.steady_ns, words)
 
     def least(self, words):
         """The least of the iterations after the first, in ns."""
-        return self._time(lambda record: min(record["samples_ns"][1:], default=None), words)
+        return self._time_of_cell(lambda record: min(record["samples_ns"][1:], default=None), words)
 
     def first(self, words):
         """The first iteration, in ns."""
-        return self._time(lambda record: (record["samples_ns"] or [None])[0], words)
+        return self._time_of_cell(lambda record: (record["samples_ns"] or [None])[0], words)
 
     def slowdown(self, words):
         """The median divided by that of `device` for the same work, at any ratio."""
         record = self.cell(words)
-        base = _device_time(tuple(self.paths), load.group_of(record))
+        base = _device_ns(tuple(self.paths), load.group_of(record))
         if base is None:
             raise WrongFigure(f"'{words}' has no cell of device beside it")
         return self.median(words) / base
 
-    def field(self, words, path):
+    def field(self, words, field_path):
         """A field of one record, such as field("managed b64", "memory.peak_device_bytes")."""
-        return _member(self.cell(words), path)
+        return _value_at(self.cell(words), field_path)
 
-    def at(self, path):
+    def at(self, field_path):
         """A value of a JSON document, such as at("uvm.fault_ns")."""
-        return _member(_document(self.paths[0]), path)
+        return _value_at(_read_json(self.paths[0]), field_path)
 
-    def line(self, path, **fields):
+    def line(self, field_path, **field_values):
         """A value of the line of a JSON Lines file that has these fields, such as line("time_ratio", network="vgg16", batch=64)."""
-        found = [entry for entry in _lines(self.paths[0]) if all(entry.get(name) == value for name, value in fields.items())]
+        found = [entry for entry in _read_json_lines(self.paths[0]) if all(entry.get(name) == value for name, value in field_values.items())]
         if len(found) != 1:
-            raise WrongFigure(f"{fields} names {len(found)} lines of {self.paths[0]}")
-        return _member(found[0], path)
+            raise WrongFigure(f"{field_values} names {len(found)} lines of {self.paths[0]}")
+        return _value_at(found[0], field_path)
 
     def outcome(self, words):
         return self.cell(words)["outcome"]
 
-    def _time(self, time_of, words):
+    def _time_of_cell(self, time_of, words):
         """A time of one cell. Throws WrongFigure if it has none."""
         found = time_of(self.cell(words))
         if found is None:
@@ -85,20 +85,21 @@ class Figures:
         return found
 
 
-def _member(value, path):
+def _value_at(document, field_path):
     """The value at a path of names and indices such as "uvm.fault_ns"."""
-    for step in path.split("."):
+    value = document
+    for step in field_path.split("."):
         try:
             value = value[int(step) if isinstance(value, list) else step]
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise WrongFigure(f"there is no {path}") from error
+            raise WrongFigure(f"there is no {field_path}") from error
     return value
 
 
 @functools.lru_cache(maxsize=None)
 def _records_and_labels(paths):
     """(records, their labels) of the files."""
-    records = load.read_all([ROOT / path for path in paths])
+    records = load.read_records([ROOT / path for path in paths])
     return records, load.strategy_labels(records)
 
 
@@ -115,21 +116,21 @@ def _words_of_record(record, label):
 
 
 @functools.lru_cache(maxsize=None)
-def _device_times(paths):
-    return load.baselines(_records_and_labels(paths)[0])
+def _device_ns_by_group(paths):
+    return load.baseline_ns_by_group(_records_and_labels(paths)[0])
 
 
-def _device_time(paths, group):
-    return load.baseline_of(group, _device_times(paths))
+def _device_ns(paths, group):
+    return load.baseline_of(group, _device_ns_by_group(paths))
 
 
 @functools.lru_cache(maxsize=None)
-def _document(path):
+def _read_json(path):
     return json.loads((ROOT / path).read_text(encoding="utf-8"))
 
 
 @functools.lru_cache(maxsize=None)
-def _lines(path):
+def _read_json_lines(path):
     return [json.loads(line) for line in (ROOT / path).read_text(encoding="utf-8").splitlines()]
 
 

@@ -19,7 +19,7 @@ PAPERS = places.RESULTS / "papers"
 
 # --- running ---
 
-def program():
+def umbench_path():
     """The path of the umbench that started this script, else of the built one."""
     found = os.environ.get("UMBENCH_PROGRAM") or str(places.TOP / "build" / "cpu" / "umbench")
     if not os.access(found, os.X_OK):
@@ -27,7 +27,7 @@ def program():
     return found
 
 
-def options_of(paper, cell, backend):
+def options_and_backend(paper, cell, backend):
     """(options, backend) of a cell, which may have its own machine. On a GPU the workspaces are limited, so that they do not dominate the
     compared memory."""
     options, machine = (cell["options"], cell["machine"]) if isinstance(cell, dict) else (cell, paper["machine"])
@@ -53,16 +53,16 @@ def check_machine(backend, machine_folder):
                             + (f"did you mean sim:{near[0]}?" if near else f"known: {', '.join(known)}; --machines DIR names more"))
 
 
-def run_cells(paper, backend, machine_folder, iterations, folder):
+def run_cells(paper, backend, machine_folder, iterations, out_folder):
     """Runs the cells; returns {cell: record, or the program's error message}. Writes OUT/PAPER.jsonl and a file with the keys of the
     cells."""
-    path, keys, results = folder / f"{paper['name']}.jsonl", {}, {}
+    path, keys, results = out_folder / f"{paper['name']}.jsonl", {}, {}
     for number, (name, cell) in enumerate(paper["cells"].items(), 1):
-        options, where = options_of(paper, cell, backend)
+        options, where = options_and_backend(paper, cell, backend)
         simulated = where.startswith("sim:")
-        output.say(f"{paper['name']}: {number} of {len(paper['cells'])}: {name}")
+        output.print_to_stderr(f"{paper['name']}: {number} of {len(paper['cells'])}: {name}")
         before = len(lines_or_empty(path))
-        done = subprocess.run([program(), "run", *options, "--backend", where, "--iterations", str(iterations or (4 if simulated else 5)),
+        done = subprocess.run([umbench_path(), "run", *options, "--backend", where, "--iterations", str(iterations or (4 if simulated else 5)),
                                *(["--machines", machine_folder] if machine_folder else []), *([] if simulated else ["--times-only"]), "--out", str(path)],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if done.returncode > 128 or done.returncode < 0:
@@ -73,7 +73,7 @@ def run_cells(paper, backend, machine_folder, iterations, folder):
         else:
             message = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             results[name] = keys[name] = "unsupported: " + message.removeprefix("umbench: ").split(" known: ")[0].rstrip("; ")
-        (folder / f"{paper['name']}.cells.json").write_text(json.dumps(keys, indent=1) + "\n", encoding="utf-8")
+        (out_folder / f"{paper['name']}.cells.json").write_text(json.dumps(keys, indent=1) + "\n", encoding="utf-8")
     return results
 
 
@@ -104,28 +104,28 @@ def lines_or_empty(path):
 
 # --- values ---
 
-class Missing(Exception):
+class MissingResult(Exception):
     """A cell has no result; the message has the reason."""
 
 
-def cell_of(results, name):
-    """The record of a cell. Throws Missing if it did not succeed."""
-    found = results[name]
+def record_of(results, cell_name):
+    """The record of a cell. Throws MissingResult if it did not succeed."""
+    found = results[cell_name]
     if isinstance(found, str):
-        raise Missing(f"{name}: {found}")
+        raise MissingResult(f"{cell_name}: {found}")
     if found["outcome"] != "ok":
-        raise Missing(f"{name}: {found['outcome']}: {found['reason']}")
+        raise MissingResult(f"{cell_name}: {found['outcome']}: {found['reason']}")
     return found
 
 
-def time_of(record):
+def iteration_ns(record):
     """The time of an iteration after the first: the mean if iterations alternate, since papers give images a second."""
     return (record.get("cycle") or {}).get("mean_ns") or load.steady_ns(record) or record["samples_ns"][0]
 
 
 def slowdown(record):
     """The time of an iteration divided by the sum of its operators with everything on the device."""
-    return time_of(record) / record["compute_ns"]
+    return iteration_ns(record) / record["compute_ns"]
 
 
 def arena_over_peak(record):
@@ -137,7 +137,7 @@ def arena_over_peak(record):
 VALUES = {
     "slowdown": slowdown,
     "speed": lambda record: 1 / slowdown(record),
-    "per_image_ms": lambda record: time_of(record) / record["batch"] / 1e6,
+    "per_image_ms": lambda record: iteration_ns(record) / record["batch"] / 1e6,
     "arena_over_peak": arena_over_peak,
     "to_host_gb": lambda record: record["counters"]["last"]["copy_to_host_bytes"] / 1e9,
 }
@@ -146,24 +146,24 @@ ORDER_TOLERANCE = 0.99  # a cell may be this much faster than the one before it 
 
 
 def value_of_claim(definition, results):
-    """The value of a claim. `definition` is {kind of value: name of a cell, or names of several}. Throws Missing."""
+    """The value of a claim. `definition` is {kind of value: name of a cell, or names of several}. Throws MissingResult."""
     (kind, cells), = definition.items()
     if kind in VALUES:
-        return VALUES[kind](cell_of(results, cells))
+        return VALUES[kind](record_of(results, cells))
     if kind == "free_share":
         free = []
         for share, name in sorted(cells, reverse=True):
             try:
-                if slowdown(cell_of(results, name)) > NO_SLOWDOWN:
+                if slowdown(record_of(results, name)) > NO_SLOWDOWN:
                     break
-            except Missing:
+            except MissingResult:
                 break
             free.append(share)
         if not free:
-            raise Missing("no share is without cost")
+            raise MissingResult("no share is without cost")
         return free[-1]
-    first, second = (cell_of(results, name) for name in cells)
-    time_by = VALUES["per_image_ms"] if kind == "per_image" else time_of
+    first, second = (record_of(results, name) for name in cells)
+    time_by = VALUES["per_image_ms"] if kind == "per_image" else iteration_ns
     return time_by(first) / time_by(second)
 
 
@@ -181,19 +181,19 @@ def judge_claim(claim, results):
     why = claim.get("why", "")
     try:
         if "order" in claim:
-            times = [time_of(cell_of(results, name)) for name in claim["order"]]
+            times = [iteration_ns(record_of(results, name)) for name in claim["order"]]
             ours = " <= ".join(f"{time / 1e6:.4g}" for time in times) + " ms"
             inside = all(b >= a * ORDER_TOLERANCE for a, b in zip(times, times[1:]))
         else:
             value = value_of_claim(claim["value"], results)
             ours = f"{value:.3g}" if abs(value - 1) > 0.1 else f"{value:.4g}"
             inside = claim["least"] * 0.9995 <= value <= claim["most"] * 1.0005
-    except Missing as missing:
+    except MissingResult as missing:
         return "none", "not run", f"{missing}; {why}" if why else str(missing)
     return ours, "within" if inside else "off", "" if inside else why or "not explained"
 
 
-def table_text(paper, results, origin, other_results=None):
+def table_text(paper, results, origin_text, other_results=None):
     rows = [("what", "published", "ours", *(["beside"] if other_results else []), "verdict")]
     notes = []
     for claim in paper["claims"]:
@@ -202,7 +202,7 @@ def table_text(paper, results, origin, other_results=None):
         if why:
             notes.append(f"  {claim['name']}: {why}")
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    head = f"{paper['name']}: {paper['title']}, {origin}{f'; beside: {device_text(other_results)}' if other_results else ''}\n  {paper['source']}\n"
+    head = f"{paper['name']}: {paper['title']}, {origin_text}{f'; beside: {device_text(other_results)}' if other_results else ''}\n  {paper['source']}\n"
     text = "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[-1] for row in rows)
     return head + text + ("\n" + "\n".join(notes) if notes else "") + "\n"
 
@@ -252,7 +252,7 @@ def device_text(results):
     devices = " and ".join(names) or "nothing"
     if not any(record["simulated"] for record in records):
         return f"measured on {devices}"
-    told = list(dict.fromkeys(load.figures_measured(name) or "estimated figures" for name in names))
+    told = list(dict.fromkeys(load.measured_figures_text(name) or "estimated figures" for name in names))
     return f"simulated on {devices}" + ("" if all(record["calibrated"] for record in records) else f", {' and '.join(told)}")
 
 
@@ -288,7 +288,7 @@ def main(argv):
 
             reproduced.draw(paper, results, where, folder)
         elif figures:
-            output.say(f"umbench: {paper['name']}: no cell ran, so there is no figure")
+            output.print_to_stderr(f"umbench: {paper['name']}: no cell ran, so there is no figure")
         failed |= any(isinstance(r, dict) and r["outcome"] not in NO_FAILURE for r in results.values())
     return int(failed)
 

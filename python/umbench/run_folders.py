@@ -8,9 +8,9 @@ from umbench import judge, load
 Side = namedtuple("Side", "name environments runs names")  # runs is a list of {key: record}; names are those of their files
 
 
-def read_side(path, warn):
+def read_side(path, print_warning):
     """Reads a file, or a folder of *.jsonl, as a Side. Throws load.BadInput."""
-    load.check_path(path)
+    load.refuse_empty_path(path)
     files = [Path(path)]
     if files[0].is_dir():
         files = sorted(load.files_in(path, "*.jsonl"))
@@ -18,7 +18,7 @@ def read_side(path, warn):
         raise load.BadInput(f"{path}: the folder holds no *.jsonl")
     environments, runs = [], []
     for file in files:
-        found, records = load.read(file, warn)
+        found, records = load.read(file, print_warning)
         environments += found
         runs.append({record["key"]: record for record in records})
     return Side(str(path), environments, runs, [file.name for file in files])
@@ -47,7 +47,7 @@ def samples_to_judge(record):
     return record["samples_ns"][1:] if load.steady_samples(record) else []
 
 
-def cell(base, head, run_pairs, key):
+def cell_to_judge(base, head, run_pairs, key):
     """The judge.Cell of a key, paired by the rounds in which it succeeded on both sides, if there are any."""
     samples = lambda run: samples_to_judge(run[key]) if key in run else []  # noqa: E731
     sides = [(samples(base_run), samples(head_run)) for base_run, head_run in run_pairs or ()]
@@ -58,7 +58,7 @@ def cell(base, head, run_pairs, key):
     return judge.Cell(*([found for run in side.runs if (found := samples(run))] for side in (base, head)), False)
 
 
-def samples_by_run(side):
+def measured_samples_by_run(side):
     """[{key: samples to judge}] of each run, without simulated cells."""
     return [{key: samples_to_judge(record) for key, record in run.items() if not record["simulated"]}
             for run in side.runs]

@@ -17,7 +17,7 @@ FILE = places.RESULTS / "validation" / "variations.json"
 KINDS = {"figures", "operators", "options", "iterations"}  # a variation has exactly one of these
 
 
-def cells_of(claim):
+def cell_names_of(claim):
     """The names of the cells that a claim compares."""
     if "order" in claim:
         return claim["order"]
@@ -25,7 +25,7 @@ def cells_of(claim):
     return [name for _, name in cells] if kind == "free_share" else [cells] if isinstance(cells, str) else cells
 
 
-def machine_file(name):
+def read_machine_file(name):
     return json.loads((places.RESULTS / "machines" / f"{name}.json").read_text(encoding="utf-8"))
 
 
@@ -36,7 +36,7 @@ def changed_machine(machine, variation):
         group, _, name = name.rpartition(".")
         (changed[group] if group else changed)[name] = value
     if isinstance(variation.get("operators"), str):  # the name of the machine file whose rates are used
-        changed["operators"] = machine_file(variation["operators"])["operators"]
+        changed["operators"] = read_machine_file(variation["operators"])["operators"]
     elif "operators" in variation:  # {kind: factor by which its rate is multiplied}
         paces = variation["operators"]
         changed["operators"] = [dict(o, percent=max(1, round(o["percent"] * paces[o["kind"].split("_")[0]]))) if o["kind"].split("_")[0] in paces else o
@@ -56,26 +56,26 @@ def changed_options(options, changes):
     return kept
 
 
-def value_after_change(paper, claim, variation, folder):
-    """Runs the cells of a claim with one change; returns the value of the claim. Throws reproduce.Missing."""
+def run_variation(paper, claim, variation, folder):
+    """Runs the cells of a claim with one change; returns the value of the claim. Throws reproduce.MissingResult."""
     cells = {}
-    for name in cells_of(claim):
-        options, backend = reproduce.options_of(paper, paper["cells"][name], "")
+    for name in cell_names_of(claim):
+        options, backend = reproduce.options_and_backend(paper, paper["cells"][name], "")
         machine = backend.removeprefix("sim:")
         changes = variation.get("options", {}) if name in variation.get("cells", [name]) else {}
         cells[name] = {"machine": machine, "options": changed_options(options, changes)}
         (folder / "machines").mkdir(exist_ok=True)
-        (folder / "machines" / f"{machine}.json").write_text(json.dumps(changed_machine(machine_file(machine), variation)), encoding="utf-8")
+        (folder / "machines" / f"{machine}.json").write_text(json.dumps(changed_machine(read_machine_file(machine), variation)), encoding="utf-8")
     results = reproduce.run_cells({"name": paper["name"], "cells": cells}, "", str(folder / "machines"), variation.get("iterations", 0), folder)
     return reproduce.value_of_claim(claim["value"], results)
 
 
 def value_or_reason(paper, claim, variation):
-    """The value of value_after_change() with four digits, or a text with the reason why there is none."""
+    """The value of run_variation() with four digits, or a text with the reason why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return float(f"{value_after_change(paper, claim, variation, Path(folder)):.4g}")
-        except reproduce.Missing as missing:
+            return float(f"{run_variation(paper, claim, variation, Path(folder)):.4g}")
+        except reproduce.MissingResult as missing:
             return f"none: {missing}"
 
 
@@ -108,7 +108,7 @@ def main(argv):
     if arguments.write:
         FILE.write_text(json.dumps(file, indent=1) + "\n", encoding="utf-8")
     elif differs:
-        output.say("some results differ from those kept; --write keeps these")
+        output.print_to_stderr("some results differ from those kept; --write keeps these")
     return int(differs and not arguments.write)
 
 

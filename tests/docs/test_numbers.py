@@ -14,7 +14,7 @@ PLANTED = 25
 
 
 def pages():
-    return {page: page.read_text(encoding="utf-8") for page in check_quotes.pages()}
+    return {page: page.read_text(encoding="utf-8") for page in check_quotes.default_pages()}
 
 
 def test_every_figure_is_backed():
@@ -26,7 +26,7 @@ def test_tables_beside_the_records_are_what_the_commands_print():
     folder = conftest.ROOT / "results"
     checked = 0
     for page in sorted(folder.rglob("*.md")):
-        for block in check_quotes.blocks(page.read_text(encoding="utf-8")):
+        for block in check_quotes.blocks_of_page(page.read_text(encoding="utf-8")):
             if block.comments:
                 assert [what for _, what in check_quotes.check_block(block)] == [], page
                 checked += 1
@@ -37,7 +37,7 @@ def recomputed():
     """[(page, block, figure), ...] of all figures that comments compute from records, in the order of the pages."""
     found = []
     for page, text in pages().items():
-        for block in check_quotes.blocks(text):
+        for block in check_quotes.blocks_of_page(text):
             for _, comment in block.comments:
                 if comment.startswith("from "):
                     lines = [line.partition(" = ")[0] for line in comment.split("\n")[1:] if line.strip()]

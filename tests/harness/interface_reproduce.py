@@ -34,7 +34,7 @@ class Reproduce(InterfaceTest):
             figure = paper["figure"]
             drawn = [name for series in figure.get("series", []) for _, name in series["points"]]
             drawn += [name for _, bars in figure.get("bars", []) for _, name in bars]
-            for name in drawn + [name for claim in paper["claims"] for name in variations.cells_of(claim)]:
+            for name in drawn + [name for claim in paper["claims"] for name in variations.cell_names_of(claim)]:
                 self.assertIn(name, paper["cells"], path)
             for claim in paper["claims"]:
                 self.assertTrue("order" in claim or claim["least"] <= claim["most"], claim)
@@ -78,10 +78,10 @@ class Reproduce(InterfaceTest):
 
     def test_workspaces_leave_room_on_a_gpu(self):
         paper, cell = {"machine": "h200"}, ["--network", "alexnet"]
-        self.assertEqual(reproduce.options_of(paper, cell, ""), (cell, "sim:h200"))
-        self.assertEqual(reproduce.options_of(paper, cell, "cuda:0"), ([*cell, "--workspace-cap", "256MiB"], "cuda:0"))
+        self.assertEqual(reproduce.options_and_backend(paper, cell, ""), (cell, "sim:h200"))
+        self.assertEqual(reproduce.options_and_backend(paper, cell, "cuda:0"), ([*cell, "--workspace-cap", "256MiB"], "cuda:0"))
         own = [*cell, "--workspace-cap", "1GiB"]
-        self.assertEqual(reproduce.options_of(paper, own, "cuda:0"), (own, "cuda:0"))
+        self.assertEqual(reproduce.options_and_backend(paper, own, "cuda:0"), (own, "cuda:0"))
 
     def test_another_run_stands_beside(self):
         kept, none = str(ROOT / "results/papers/simulated"), str(self.folder)

@@ -48,4 +48,4 @@ def row(network="vgg16", batch=64, precision="fp32", **changes):
             "ceilings": {k: CARD[k] for k in ("copy_bytes_per_s", "matrix_flops_per_s")},
             "versions": {"gpu": "NVIDIA H200", "driver": "580.1", "cuda": "13.0", "cudnn": 91900, "torch": "2.11.0",
                          "umbench": "0.1.0+abc", "umbench_cuda": "13.0", "umbench_cudnn": "9.19.0"}} | changes
-    return line | peer_files.ratios(line)
+    return line | peer_files.times_peaks_and_ratios(line)

@@ -78,7 +78,7 @@ def test_fusions_are_rows_and_precisions_columns(script, tmp_path):
                                 key=f"{strategy} {fusion} {precision} {order}", ratio=1.0)
                for fusion in ("none", "lean") for precision, order in (("fp32", "nchw"), ("bf16", "nhwc"), ("bf16", "nchw"))
                for strategy in ("device", "managed")]
-    assert len(load.groups(records)) == 6
+    assert len(load.records_by_group(records)) == 6
     path = synthetic.write(tmp_path / "levels.jsonl", records)
     assert script("plots.slowdown", path, "--out", tmp_path).returncode == 0
     text = svg_text(tmp_path, "slowdown")
@@ -221,7 +221,7 @@ def drawn(records, **changes):
     from umbench.plots import slowdown
 
     common.use_style()
-    base = load.baselines(records)
+    base = load.baseline_ns_by_group(records)
     return slowdown.figure_of([r | {"baseline_ns": load.baseline_of(load.group_of(r), base)} for r in records], **changes)
 
 
@@ -249,7 +249,7 @@ def test_a_simulated_band_is_drawn_and_written():
     (bar,) = drawn([device, cell]).axes[0].containers
     assert tuple(bar.lines[2][0].get_segments()[0][:, 1]) == (1.1, 2.2)
     assert iteration_times.slowdown_text(cell, 100) == "2.00x (1.10 to 2.20)"
-    assert iteration_times.time_text(cell | {"band_ns": {"low": 200, "high": 200}}) == "0.00", "a band without width says nothing"
+    assert iteration_times.milliseconds_text(cell | {"band_ns": {"low": 200, "high": 200}}) == "0.00", "a band without width says nothing"
 
 
 @pytest.mark.parametrize("failing", [(1.0,), (1.5,), (2.0, 3.0)])
@@ -369,7 +369,7 @@ def figure_of(kind, width):
         return peers_figure.figure_of(peer_files.read(str(conftest.ROOT / "results/peers/pytorch_h200.jsonl")), width)
     if kind in ("time", "traffic", "iterations"):
         last = {"last": synthetic.counted(fault_to_device_bytes=2**32)}
-        groups = load.groups([cell | {"counters": last | {"first": last["last"]}} for cell in cells])
+        groups = load.records_by_group([cell | {"counters": last | {"first": last["last"]}} for cell in cells])
         return getattr(report_figures, f"_{kind}_section")(groups).figure
     return drawn(synthetic.study(), width=width)
 

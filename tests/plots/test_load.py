@@ -31,14 +31,14 @@ def test_baseline_skips_ratios_that_do_not_fit():
 def test_simulated_and_measured_never_share_a_group():
     simulated = synthetic.record("vgg16", "managed", 1.5)
     measured = synthetic.record("vgg16", "managed", 1.5, "cuda:0", device="h200")
-    assert len(load.groups([simulated, measured])) == 2
+    assert len(load.records_by_group([simulated, measured])) == 2
     assert load.baseline_ns(load.group_of(measured), [synthetic.record("vgg16", "device", 1.0)]) is None
 
 
 @pytest.mark.parametrize("change", [{"fusion": "lean"}, {"precision": "tf32"}, {"memory_order": "nhwc"}])
 def test_levels_never_share_a_group_or_a_baseline(change):
     device, other = synthetic.record(strategy="device", ratio=1.0), synthetic.record(**change)
-    assert len(load.groups([device, other])) == 2
+    assert len(load.records_by_group([device, other])) == 2
     assert load.baseline_ns(load.group_of(other), [device, other]) is None
 
 
@@ -109,7 +109,7 @@ def test_what_is_no_text_is_refused(tmp_path):
 def test_a_cell_that_failed_early_gets_its_device_from_its_neighbours(tmp_path):
     failed = synthetic.record(ratio=3.0, outcome="crashed", device=None, calibrated=None)
     _, records = load.read(synthetic.write(tmp_path / "early.jsonl", [synthetic.record(calibrated=True), failed]))
-    assert len(load.groups(records)) == 1
+    assert len(load.records_by_group(records)) == 1
 
 
 def test_cells_without_a_ratio_are_on_no_line():

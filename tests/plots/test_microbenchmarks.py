@@ -83,7 +83,7 @@ def test_other_files_are_refused(tmp_path, text):
 
 @pytest.mark.parametrize("text,size", [("64KiB", 65536), ("8GiB", 2**33), ("12B", 12)])
 def test_sizes_of_names(text, size):
-    assert microbenchmark_files.size_of(text) == size
+    assert microbenchmark_files.parse_size(text) == size
 
 
 def test_every_figure_is_drawn(script, tmp_path):

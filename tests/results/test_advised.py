@@ -13,9 +13,9 @@ KEPT = [path for folder in ("measured", "study") for path in sorted((ROOT / "res
 
 @pytest.mark.study
 def test_nine_in_ten_kept_groups_are_right(umbench):
-    rows = check_advice.advice_and_fastest(umbench.program, "sim:h200", KEPT)
+    rows = check_advice.compare_advice_with_fastest(umbench.program, "sim:h200", KEPT)
     assert len(rows) >= 50
-    wrong = [row for row in rows if not check_advice.is_right(row)]
+    wrong = [row for row in rows if not check_advice.is_advice_right(row)]
     assert len(wrong) <= 0.1 * len(rows), wrong
 
 
@@ -26,11 +26,11 @@ def test_a_wrong_recommendation_is_reported(umbench, tmp_path):
     fast["samples_ns"], slow["samples_ns"] = slow["samples_ns"], fast["samples_ns"]
     path = tmp_path / "exchanged.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    rows = check_advice.advice_and_fastest(umbench.program, "sim:h200", [path])
-    assert [check_advice.is_right(row) for row in rows] == [False] and rows[0][3] == "twin"
+    rows = check_advice.compare_advice_with_fastest(umbench.program, "sim:h200", [path])
+    assert [check_advice.is_advice_right(row) for row in rows] == [False] and rows[0][3] == "twin"
 
 
 def test_cells_alone_or_simulated_are_no_group():
     records = load.read(ROOT / "results/study/best_h200.jsonl")[1]
-    assert {ratio for _, ratio in check_advice.groups_of(records)} == {1.25}
-    assert not check_advice.groups_of([record | {"simulated": True} for record in records])
+    assert {ratio for _, ratio in check_advice.measured_groups(records)} == {1.25}
+    assert not check_advice.measured_groups([record | {"simulated": True} for record in records])

@@ -17,12 +17,12 @@ NOISE = 0.995  # smallest quotient of a time and its bound, which scales with th
 def times_over_bounds(path):
     """{key: (time / bound of its plan, time / sum of operators timed alone)} of measured cells whose group has a cell of `device`."""
     records = load.read(path)[1]
-    baselines = load.baselines(records)
+    baselines = load.baseline_ns_by_group(records)
     found = {}
     for record in records:
         time, baseline = load.steady_ns(record), load.baseline_of(load.group_of(record), baselines)
         if time and baseline and not record["simulated"]:
-            found[record["key"]] = time / load.bounds_ns(record, baseline)["plan_ns"], time / record["compute_ns"]
+            found[record["key"]] = time / load.lower_bounds_ns(record, baseline)["plan_ns"], time / record["compute_ns"]
     return found
 
 
@@ -40,7 +40,7 @@ def test_operators_timed_one_by_one_are_no_bound():
 def test_resnet_ends_its_forward_pass_first_and_keeps_to_that_bound():
     records = [r for r in load.read(RESULTS / "study/best_h200.jsonl")[1] if r["network"] == "resnet50"]
     baseline = load.baseline_ns(load.group_of(records[0]), records)
-    over = [load.steady_ns(r) / load.bounds_ns(r, baseline)["both_ns"] for r in records]
+    over = [load.steady_ns(r) / load.lower_bounds_ns(r, baseline)["both_ns"] for r in records]
     assert len(over) == 6 and min(over) >= 1 > min(load.steady_ns(r) / r["bounds"]["both_ns"] for r in records)
 
 
@@ -52,4 +52,4 @@ def test_resnet_ends_its_forward_pass_first_and_keeps_to_that_bound():
 def test_bounds_are_scaled_by_the_time_of_device(change, expected):
     record = {"simulated": False, "compute_ns": 80,
               "bounds": {"swap_ns": None, "recompute_ns": 180, "both_ns": 90, "plan": {"least_ns": 90}}} | change
-    assert load.bounds_ns(record, 40) == expected
+    assert load.lower_bounds_ns(record, 40) == expected

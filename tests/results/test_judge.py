@@ -88,16 +88,16 @@ def test_one_sample_in_each_round_is_enough():
 def test_one_outlying_round_changes_the_result_little():
     base = [samples(seed=number) for number in range(5)]
     head = [samples(seed=10 + number) * (5.0 if number == 3 else 1.0) for number in range(5)]
-    assert abs(math.expm1(judge.change_of(judge.Cell(base, head)))) < 0.02
+    assert abs(math.expm1(judge.log_change(judge.Cell(base, head)))) < 0.02
     turning = judge.Cell([[100.0], [102.0]] * 2 + [[100.0]], [[102.0], [100.0]] * 2 + [[102.0]])  # drift within rounds, in alternating directions
-    assert judge.change_of(turning) == 0
+    assert judge.log_change(turning) == 0
 
 
 def test_p_values_and_intervals_are_those_of_student_t():
     found = judge.Estimate(0.1, 0.04, 7)
     assert judge.p_value(found) == pytest.approx(2 * scipy.stats.t.sf(2.5, 7))
     reach = 0.04 * scipy.stats.t.ppf(0.975, 7)
-    assert judge.interval(found, 0.95) == pytest.approx((math.expm1(0.1 - reach), math.expm1(0.1 + reach)))
+    assert judge.confidence_interval(found, 0.95) == pytest.approx((math.expm1(0.1 - reach), math.expm1(0.1 + reach)))
 
 
 def test_corrections():
@@ -157,14 +157,14 @@ def test_two_speeds_are_detected_and_noise_is_not():
     base = samples(count=12, seed=1)
     head = samples(count=12, seed=2)
     head[[1, 4, 5, 8, 11]] *= 3
-    few, fast, many, slow = judge.two_speeds(judge.cell_of_one_run(base, head), 0.05)["head"]
+    few, fast, many, slow = judge.find_two_speeds(judge.cell_of_one_run(base, head), 0.05)["head"]
     assert (few, many) == (7, 5) and fast == pytest.approx(1e8, rel=0.02) and slow == pytest.approx(3e8, rel=0.02)
-    seen = sum(bool(judge.two_speeds(judge.cell_of_one_run(samples(spread=0.1, count=count, seed=seed), [1e8] * 12), 0.05))
+    seen = sum(bool(judge.find_two_speeds(judge.cell_of_one_run(samples(spread=0.1, count=count, seed=seed), [1e8] * 12), 0.05))
                for seed in range(200) for count in (8, 12, 20))
     assert seen < 0.02 * 600
     drift = [[shift * time for time in base] for shift in (1, 2, 3)]
-    assert judge.two_speeds(judge.Cell(drift, drift), 0.05) == {}
-    assert set(judge.two_speeds(judge.Cell([base] * 3, [head] * 3), 0.05)) == {"head"}
+    assert judge.find_two_speeds(judge.Cell(drift, drift), 0.05) == {}
+    assert set(judge.find_two_speeds(judge.Cell([base] * 3, [head] * 3), 0.05)) == {"head"}
 
 
 def test_advice_names_the_number_of_rounds_that_would_decide():
@@ -175,10 +175,10 @@ def test_advice_names_the_number_of_rounds_that_would_decide():
 def test_noise_is_estimated_from_runs_of_one_build():
     quiet = [{"a": [100.0], "b": [100.0]}, {"a": [100.1], "b": [100.1]}]
     loud = [{"a": [100.0], "b": [100.0]}, {"a": [100.1], "b": [130.0]}]
-    assert judge.run_noise(quiet[:1]) == {} == judge.run_noise([])
-    assert max(judge.run_noise(quiet).values()) < 0.001
-    found = judge.run_noise(loud)
+    assert judge.noise_by_cell(quiet[:1]) == {} == judge.noise_by_cell([])
+    assert max(judge.noise_by_cell(quiet).values()) < 0.001
+    found = judge.noise_by_cell(loud)
     assert found["b"] > found["a"] > 0.05  # one lucky pair of runs does not make a cell quiet
     many = [{"a": [100.0], "b": [median]} for median in numpy.linspace(90, 110, 20)]
-    assert judge.run_noise(many)["a"] < 0.25 * judge.run_noise(many)["b"]
+    assert judge.noise_by_cell(many)["a"] < 0.25 * judge.noise_by_cell(many)["b"]
     assert judge.noise_limit(0.02, 5, 5) < judge.noise_limit(0.02, 1, 1) == pytest.approx(0.0885, abs=1e-3)

@@ -51,19 +51,19 @@ def test_a_machine_file_keeps_what_its_records_say(tmp_path, name):
     ("h200", "best_h200.jsonl", ("vgg16", "bf16")), ("h200", "best_h200.jsonl", ("resnet50", "bf16")),
     ("h200", "hints_alexnet_h200.jsonl", ("alexnet", "fp32")), ("h100-sxm-80g", "best_h100.jsonl", ("vgg16", "bf16"))])
 def test_a_step_in_core_takes_what_was_measured(tmp_path, machine, file, cell):
-    measured = next(r for r in load.read_all([STUDY / file])
+    measured = next(r for r in load.read_records([STUDY / file])
                     if r["strategy"] == "device" and (r["network"], r["precision"]) == cell)
     out = tmp_path / "simulated.jsonl"
     subprocess.run([os.environ["UMBENCH"], "run", "--network", cell[0], "--batch", str(measured["batch"]), "--precision",
                     cell[1], "--fusion", measured["fusion"], "--strategy", "device", "--backend", f"sim:{machine}",
                     "--iterations", "2", "--out", out], check=True, stdout=subprocess.DEVNULL)
-    simulated = load.steady_ns(load.read_all([out])[0])
+    simulated = load.steady_ns(load.read_records([out])[0])
     assert simulated == pytest.approx(load.steady_ns(measured), rel=0.1)
 
 
 def test_operators_add_up_to_an_iteration_of_them_all(tmp_path):
     """Timed one by one, the many small ones of ResNet-50 take longer than in a row."""
-    record = next(r for r in load.read_all([STUDY / "best_h200.jsonl"]) if r["strategy"] == "device" and r["network"] == "resnet50")
+    record = next(r for r in load.read_records([STUDY / "best_h200.jsonl"]) if r["strategy"] == "device" and r["network"] == "resnet50")
     slow = tmp_path / "slow.jsonl"
     line = next(li for li in (STUDY / "best_h200.jsonl").read_text(encoding="utf-8").splitlines() if f'"{record["key"]}"' in li)
     twice = json.loads(line)

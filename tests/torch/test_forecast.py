@@ -158,7 +158,7 @@ def test_both_rules_of_fusion_take_the_same_memory(model, library, most, monkeyp
     private.simplify(joint.graph)
     costs = MachineCosts(export.read_machine("h100-sxm-80g"))
     step, begin = step_and_pytorchs_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
-    monkeypatch.setattr(liveness, "size_of", lambda tensor, plain=liveness.size_of: rounded(plain(tensor)))  # as the planner does
+    monkeypatch.setattr(liveness, "tensor_bytes", lambda tensor, plain=liveness.tensor_bytes: rounded(plain(tensor)))  # as the planner does
     base = sum(rounded(row["bytes"]) for row in step.rows if row["resident"])
     nodes = ask(step, 2**40, base, costs.rates, True, begin, 0.001)["begin"]
     primals = convert._primals(joint.graph.graph, joint.static_inputs, joint.names)

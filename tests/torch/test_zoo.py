@@ -48,7 +48,7 @@ def test_every_parameter_is_there_and_has_its_gradient(model, library):
     pytest.importorskip(library)
     wanted = {name.removeprefix("model."): p.numel() * p.element_size() for name, p in model()[0].named_parameters()}
     graph = convert.convert_model(model).document
-    sizes = {use: {t["name"]: liveness.size_of(t) for t in graph["tensors"] if t["use"] == use} for use in ("parameter", "parameter_gradient")}
+    sizes = {use: {t["name"]: liveness.tensor_bytes(t) for t in graph["tensors"] if t["use"] == use} for use in ("parameter", "parameter_gradient")}
     found = {name.removeprefix("model."): size for name, size in sizes["parameter"].items()}
     assert {name: found.get(name) for name in wanted} == wanted
     assert {name.removeprefix("model."): size for name, size in sizes["parameter_gradient"].items()} == {

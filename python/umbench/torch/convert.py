@@ -20,7 +20,7 @@ import torch
 from . import capture, layouts
 from .added import replace_sums_by_addmm
 from .kernels import kernels_of
-from .liveness import size_of
+from .liveness import tensor_bytes
 from .operators import is_repeatable, launches_of_library, name_of, work_of_kernel
 from .order import in_running_order
 from .private import split
@@ -237,7 +237,7 @@ class _Writer:
                 source = self.memory.get(base)
                 old, new = self.tensors.get(source), self.tensors[name]
                 alike = (source in self.traced_order) == (name in self.traced_order)
-                if old and old["use"] in ("activation", "activation_gradient") and size_of(old) == size_of(new) and alike:
+                if old and old["use"] in ("activation", "activation_gradient") and tensor_bytes(old) == tensor_bytes(new) and alike:
                     return {"input": read.index(source), "output": i}
         return None
 

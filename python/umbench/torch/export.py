@@ -88,7 +88,7 @@ def report(converted, options, seconds):
     sizes = {}
     for tensor in document["tensors"]:
         role = tensor.get("use", "activation")
-        sizes[role] = sizes.get(role, 0) + liveness.size_of(tensor)
+        sizes[role] = sizes.get(role, 0) + liveness.tensor_bytes(tensor)
     print(f"{document['name']}: {len(document['ops'])} operators, {len(document['tensors'])} tensors, as {options.form}, in {seconds:.1f} s")
     print("  " + ", ".join(f"{role.replace('_', ' ')}s {size / 2**20:.1f} MiB" for role, size in sizes.items()))
     if options.optimizer == "none" and not options.inference:
@@ -96,7 +96,7 @@ def report(converted, options, seconds):
         print(f"  without an optimizer: AdamW would add states of {2 * states / 2**20:.1f} MiB (--optimizer adamw)")
     if options.form == "eager":
         known = [op for op in document["ops"] if op["kind"] != "opaque"]
-        of = {t["name"]: liveness.size_of(t) for t in document["tensors"]}
+        of = {t["name"]: liveness.tensor_bytes(t) for t in document["tensors"]}
         moved, mapped = (sum(of[name] for op in ops for name in op["in"] + op["out"]) for ops in (document["ops"], known))
         print(f"  umbench computes {len(known)} of the operators, {100 * mapped / max(moved, 1):.1f} % of the bytes; the others are opaque")
     if converted.left_out:

@@ -11,7 +11,7 @@ A fused step over f32 is the operator `optimizer_step` (core/operators.hpp), whi
 
 import math
 
-from .liveness import size_of
+from .liveness import tensor_bytes
 
 # {optimizer: (states of a parameter, operations on an element, accesses of a parameter's bytes by a fused step, by other steps)}
 OPTIMIZERS = {"sgd": ((), 2, 3, 3), "momentum": (("momentum",), 4, 5, 7), "adamw": (("exp_avg", "exp_avg_sq"), 14, 7, 20)}
@@ -59,7 +59,7 @@ def _opaque_step(optimizer, form, parameters, gradients, states):
     """An opaque operator with the work of the step. `states`: of all parameters, in one list."""
     _, operations, fused, unfused = OPTIMIZERS[optimizer]
     names, state_names = [t["name"] for t in parameters], [t["name"] for t in states]
-    elements, size = sum(_element_count(t) for t in parameters), sum(size_of(t) for t in parameters)
+    elements, size = sum(_element_count(t) for t in parameters), sum(tensor_bytes(t) for t in parameters)
     op = {"name": f"{optimizer}:{names[0]}", "kind": "opaque", "label": f"{optimizer} {form}", "flops": operations * elements,
           "bytes": (fused if form == "fused" else unfused) * size, "in": names + [t["name"] for t in gradients] + state_names, "out": names + state_names,
           "repeatable": False}

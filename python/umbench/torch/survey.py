@@ -61,7 +61,7 @@ def export_model(models, name, options):
         graph = json.loads(out.read_text(encoding="utf-8"))
     sizes = {}
     for tensor in graph["tensors"]:
-        sizes[tensor["use"]] = sizes.get(tensor["use"], 0) + liveness.size_of(tensor)
+        sizes[tensor["use"]] = sizes.get(tensor["use"], 0) + liveness.tensor_bytes(tensor)
     return row | {"operators": len(graph["ops"]), "tensors": len(graph["tensors"]), "parameter_bytes": sizes.get("parameter", 0),
                   "saved_bytes": liveness.saved_bytes(graph), "peak_bytes": liveness.peak_of(graph)[0]}
 

@@ -1,6 +1,6 @@
 """Writes traces in the formats of other tools, and as network files."""
 
-from umbench.perfetto import counter_event, name_event, span_event, trace_text
+from umbench.perfetto import counter_event, metadata_event, span_event, trace_text
 from umbench.trace.findings import size_text
 from umbench.trace.names import ShortNames
 from umbench.trace.reader import BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, IN, OUT, AllocationFinder
@@ -20,11 +20,11 @@ def perfetto_trace(processes):
 def _events(process_number, process):
     short_names = ShortNames(process.allocations)
     tracks = {}
-    yield name_event(process_number, "process_name", " ".join(process.environment.get("program") or ["program"]))
+    yield metadata_event(process_number, "process_name", " ".join(process.environment.get("program") or ["program"]))
     for track, title, begin, end, amounts in sorted(_spans(process, short_names), key=lambda span: span[0]):
         if track not in tracks:
             tracks[track] = len(tracks) + 1
-            yield name_event(process_number, "thread_name", track, track=tracks[track])
+            yield metadata_event(process_number, "thread_name", track, track_number=tracks[track])
         yield span_event(process_number, tracks[track], title, begin, max(end, begin + 1), amounts)
     for piece in process.pieces:
         faults = piece.sum_of(*GPU_FAULTS, *CPU_FAULTS)
@@ -77,7 +77,7 @@ def network_file_text(processes):
     from umbench.trace.graph import network_of_process
     process = busiest(processes)
     made = network_of_process(process, Costs(machine_for_gpu(next(iter(process.gpus.values()), {}).get("name", ""))[0]))
-    output.say(f"umbench: {made.name}: {made.summary_text()}")
+    output.print_to_stderr(f"umbench: {made.name}: {made.summary_text()}")
     return made.as_json()
 
 

@@ -88,10 +88,10 @@ def _run(command, environment, **streams):
     try:
         child = subprocess.Popen(command, env=environment, preexec_fn=restore_handlers_in_child, **streams)
     except FileNotFoundError:
-        output.say(f"umbench: trace: there is no program {command[0]}")
+        output.print_to_stderr(f"umbench: trace: there is no program {command[0]}")
         return NOT_FOUND
     except OSError as error:
-        output.say(f"umbench: trace: cannot run {command[0]}: {error.strerror}")
+        output.print_to_stderr(f"umbench: trace: cannot run {command[0]}: {error.strerror}")
         return CANNOT_RUN
     for name in FORWARDED_SIGNALS:
         signal.signal(getattr(signal, name), lambda number, _: child.send_signal(number))
@@ -109,7 +109,7 @@ def _time_again(trace_file, command, library):
     times = Path(f"{trace_file}.times")
     nothing = subprocess.DEVNULL
     if _run(command, _environment_variables(times, library) | {"UMBENCH_TRACE_TIMES": "1"}, stdin=nothing, stdout=nothing, stderr=nothing) != 0:
-        output.say("umbench: trace: the second run failed; the trace has the first one's times")
+        output.print_to_stderr("umbench: trace: the second run failed; the trace has the first one's times")
     with open(trace_file, "a", encoding="utf-8") as whole:
         for part in sorted(_process_files(times), key=_process_start_ns):
             with open(part, encoding="utf-8", errors="replace") as lines:
@@ -159,7 +159,7 @@ def _write_empty_trace(trace_file, command, library):
                       "program": command, "start_ns": now, "wall_clock_ns": now, "kernel_release": os.uname().release,
                       "driver": ""}, {"kind": "lacking", "what": why}):
             file.write(json.dumps(line) + "\n")
-    output.say(f"umbench: trace: {trace_file} lacks {why}")
+    output.print_to_stderr(f"umbench: trace: {trace_file} lacks {why}")
     return path
 
 
