@@ -34,7 +34,7 @@ def main():
     for group, cells in load.records_by_group(load.read_records(options.files)).items():
         graph = _graph_for(graphs, cells[0])
         if graph is not None:
-            tables.append(table(group, cells, limits_of(graph, machine, cells[0], timed), options.markdown))
+            tables.append(table_text(group, cells, bound_inputs_of(graph, machine, cells[0], timed), options.markdown))
     if not any(tables):
         raise load.TooLittle(f"{', '.join(options.files)}: no hint strategy finished well above ratio 1")
     print("\n\n".join(filter(None, tables)))
@@ -45,7 +45,7 @@ def _graph_for(graphs, cell):
     return next((graph for graph in graphs if graph.get("precision", cell["precision"]) == cell["precision"]), None)
 
 
-class Limits(typing.NamedTuple):
+class BoundInputs(typing.NamedTuple):
     """Values from which lower bounds of all plans follow."""
 
     alive: int  # bytes that the backward pass reads and that exist before it
@@ -55,40 +55,40 @@ class Limits(typing.NamedTuple):
     passes: tuple | None  # (ns of the forward pass's operators, ns of the backward pass's)
 
 
-def limits_of(graph, machine, cell, device_records):
-    """The Limits of a cell. `machine`: the content of a machine file. `device_records`: records of `device`, for the times of both passes."""
+def bound_inputs_of(graph, machine, cell, device_records):
+    """The BoundInputs of a cell. `machine`: the content of a machine file. `device_records`: records of `device`, for the times of both passes."""
     to_device = machine["link_to_device_bytes_per_s"]
     passes = None
     for record in device_records:
         if record["precision"] == cell["precision"] and record["backend"] == cell["backend"] and record.get("timeline"):
-            passes = pass_times(graph, record["timeline"]["spans"])
-    return Limits(alive_between_passes(graph), alive_between_passes(graph, "activation"), to_device,
+            passes = pass_times_ns(graph, record["timeline"]["spans"])
+    return BoundInputs(bytes_alive_between_passes(graph), bytes_alive_between_passes(graph, "activation"), to_device,
                   machine.get("link_to_host_bytes_per_s", to_device), passes)
 
 
-def pass_times(graph, spans):
+def pass_times_ns(graph, spans):
     """(time of the forward pass, time of the backward pass) as sums of their operators. The backward pass begins with the first operator that
     writes a gradient."""
-    forward = {op["name"] for op in graph["ops"][:_first_backward(graph)]}
+    forward = {op["name"] for op in graph["ops"][:_first_backward_index(graph)]}
     times = [(span["name"] in forward, span["end_ns"] - span["begin_ns"]) for span in spans if span["lane"] == "compute"]
     return tuple(sum(time for is_forward, time in times if is_forward == wanted) for wanted in (True, False))
 
 
-def _first_backward(graph):
+def _first_backward_index(graph):
     uses = {tensor["name"]: tensor["use"] for tensor in graph["tensors"]}
     return next(i for i, op in enumerate(graph["ops"]) if any(uses[name].endswith("gradient") for name in op["out"]))
 
 
-def alive_between_passes(graph, use=None):
+def bytes_alive_between_passes(graph, tensor_use=None):
     """Bytes of tensors that exist before the backward pass and are read in it."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
-    backward = _first_backward(graph)
+    backward = _first_backward_index(graph)
     made_later = {name for op in graph["ops"][backward:] for name in op["out"]}
     read_later = {name for op in graph["ops"][backward:] for name in op["in"]} - made_later
-    return sum(tensor_bytes(tensors[name]) for name in read_later if use in (None, tensors[name]["use"]))
+    return sum(tensor_bytes(tensors[name]) for name in read_later if tensor_use in (None, tensors[name]["use"]))
 
 
-def table(group, cells, limits, is_markdown):
+def table_text(group, cells, bound_inputs, is_markdown):
     rows = []
     for ratio in sorted({cell["ratio"] for cell in cells if cell["ratio"] and cell["ratio"] > 1}):
         here = [cell for cell in cells if cell["ratio"] == ratio]
@@ -96,28 +96,28 @@ def table(group, cells, limits, is_markdown):
                  if load.steady_ns(cell) and cell["family"] == "managed"]
         if timed:
             time, name, best = min(timed, key=lambda each: each[:2])
-            rows.append(_row(ratio, time, name, best, dict((n, t) for t, n, _ in timed).get("managed"), limits))
+            rows.append(_row(ratio, time, name, best, dict((n, t) for t, n, _ in timed).get("managed"), bound_inputs))
     if not rows:
         return None
     title = f"{load.network_text(group)}; {load.machine_text(group)}"
     head = ["ratio", "operators", "must come back", "floor", "best", "strategy", "best / operators", "best / floor",
-            "managed / best"] + (["bound by passes", "best / that"] if limits.passes else [])
+            "managed / best"] + (["bound by passes", "best / that"] if bound_inputs.passes else [])
     return as_markdown(title, head, rows) if is_markdown else as_text(title, head, rows)
 
 
-def _row(ratio, time, strategy, best_record, managed_ns, limits):
+def _row(ratio, time_ns, strategy, best_record, managed_ns, bound_inputs):
     budget = best_record["memory"]["budget_bytes"]
-    back = max(0, limits.alive - budget)
-    floor = max(best_record["compute_ns"], back / limits.to_device * 1e9)
+    back = max(0, bound_inputs.alive - budget)
+    floor = max(best_record["compute_ns"], back / bound_inputs.to_device * 1e9)
     row = [f"{ratio:g}", f"{best_record['compute_ns'] / 1e6:.4g} ms", f"{back / 2**30:.2f} GiB", f"{floor / 1e6:.4g} ms",
-           f"{time / 1e6:.4g} ms", strategy, f"{time / best_record['compute_ns']:.2f}x", f"{time / floor:.2f}x",
-           f"{managed_ns / time:.2f}x" if managed_ns else "no fit"]
-    if limits.passes is None:
+           f"{time_ns / 1e6:.4g} ms", strategy, f"{time_ns / best_record['compute_ns']:.2f}x", f"{time_ns / floor:.2f}x",
+           f"{managed_ns / time_ns:.2f}x" if managed_ns else "no fit"]
+    if bound_inputs.passes is None:
         return row
-    forward, backward = limits.passes
-    away = max(0, limits.activations - budget)
-    bound = max(forward, away / limits.to_host * 1e9) + max(backward, back / limits.to_device * 1e9)
-    return row + [f"{bound / 1e6:.4g} ms", f"{time / bound:.2f}x"]
+    forward, backward = bound_inputs.passes
+    away = max(0, bound_inputs.activations - budget)
+    bound = max(forward, away / bound_inputs.to_host * 1e9) + max(backward, back / bound_inputs.to_device * 1e9)
+    return row + [f"{bound / 1e6:.4g} ms", f"{time_ns / bound:.2f}x"]
 
 
 if __name__ == "__main__":

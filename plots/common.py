@@ -20,7 +20,7 @@ KINDS = ("png", "svg", "pdf")
 WIDTH = 900  # pixels; a page of this width shows text in its original size
 
 
-def families(records):
+def family_by_label(records):
     """{label: family} of all strategies in these records, in order of first appearance."""
     found = {}
     for cells in (records, *load.records_by_group(records).values()):
@@ -31,13 +31,13 @@ def families(records):
 
 # --- arguments ---
 
-def figure_parser(command, description, name):
+def figure_parser(command, description, default_name):
     """A parser with the arguments of all scripts that draw record files."""
     parser = Parser(f"umbench plot {command}", description=description.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--out", default=".", metavar="DIR", help="folder of the figure (this one)")
-    if name:
-        parser.add_argument("--name", default=name, help=f"base name of the figure's files ({name})")
+    if default_name:
+        parser.add_argument("--name", default=default_name, help=f"base name of the figure's files ({default_name})")
     parser.add_argument("--strategies", metavar="A,B", type=lambda text: text.split(","), help="these alone (all)")
     parser.add_argument("--width", type=_parse_width, default=WIDTH, metavar="PIXELS", help=f"of the page that it is for ({WIDTH})")
     parser.add_argument("--format", type=_parse_formats, default=KINDS[:2], metavar="A,B", help="of png, svg and pdf (png,svg)")
@@ -117,12 +117,12 @@ def make_panels(count, width=WIDTH, height=3.0, min_width=290, space_below=0.0):
 SIMULATED = "#EEF3FA"  # background of simulated values; that of measured ones is white
 
 
-def mark_origin(axis, simulated):
+def mark_simulated_or_measured(axis, is_simulated):
     """Marks an axis as simulated or measured, by its colour and a word."""
-    axis.set_facecolor(SIMULATED if simulated else "white")
-    axis.text(0.995, 0.99, "simulated" if simulated else "measured", transform=axis.transAxes, ha="right", va="top", fontsize=8,
-              color="#555555", style="italic" if simulated else "normal", zorder=6,
-              bbox={"facecolor": SIMULATED if simulated else "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6})
+    axis.set_facecolor(SIMULATED if is_simulated else "white")
+    axis.text(0.995, 0.99, "simulated" if is_simulated else "measured", transform=axis.transAxes, ha="right", va="top", fontsize=8,
+              color="#555555", style="italic" if is_simulated else "normal", zorder=6,
+              bbox={"facecolor": SIMULATED if is_simulated else "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6})
 
 
 def set_title(axis, title_lines, pad=6):

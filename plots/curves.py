@@ -3,8 +3,8 @@ whiskers are quartiles of measured times. A cell without a time is a cross in a 
 
 from collections import namedtuple
 
-from umbench.plots.common import WIDTH, layout, mark_origin, make_panels, set_title
-from umbench.plots.looks import looks
+from umbench.plots.common import WIDTH, layout, mark_simulated_or_measured, make_panels, set_title
+from umbench.plots.looks import looks_by_label
 
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
@@ -22,23 +22,23 @@ MARKER_DISTANCE = 10  # minimum distance of two markers of a line, in pixels
 Y_LABEL = {"x": "slowdown, log scale", "ms": "ms per iteration, log scale\n(no device baseline)"}
 
 
-def figure_of(drawn_panels, families, width=WIDTH, legend_lines=(), grey_lines=()):
-    """The figure of [Panel]. `families` is {label: family} of all labels. `legend_lines` is [(label, dash), ...] of grey lines in the
+def figure_of(drawn_panels, family_by_label, width=WIDTH, legend_lines=(), grey_lines=()):
+    """The figure of [Panel]. `family_by_label` is {label: family} of all labels. `legend_lines` is [(label, dash), ...] of grey lines in the
     legend; `grey_lines` has their points for each panel: [([(ratio, slowdown), ...], dash), ...]."""
-    look_of, marks = looks(families), set()
-    columns, legend = legend_size(len(families) + 2 + len(legend_lines), width)
+    look_by_label, marks = looks_by_label(family_by_label), set()
+    columns, legend = legend_size(len(family_by_label) + 2 + len(legend_lines), width)
     figure, axes = make_panels(len(drawn_panels), width, height=3.25 if any(panel.size_name for panel in drawn_panels) else 3.0, space_below=legend)
-    logarithmic = _on_log_scale(drawn_panels)
+    logarithmic = _scale_groups_with_log_ratios(drawn_panels)
     for number, (axis, panel) in enumerate(zip(axes, drawn_panels)):
-        _draw_panel(axis, panel, look_of, panel.scale_group in logarithmic)
+        _draw_panel(axis, panel, look_by_label, panel.scale_group in logarithmic)
         for line, dash in grey_lines[number] if grey_lines else ():
             axis.plot(*zip(*line), color="#888888", linestyle=dash, linewidth=1.4, zorder=2)
             low, high = axis.get_ylim()
             axis.set_ylim(min(low, line[0][1] / 1.1), max(high, line[-1][1] * 1.2))
     for key in {(panel.scale_group, panel.unit) for panel in drawn_panels}:
-        marks |= _align_and_draw_strips([(axis, panel) for axis, panel in zip(axes, drawn_panels) if (panel.scale_group, panel.unit) == key], look_of)
+        marks |= _align_and_draw_strips([(axis, panel) for axis, panel in zip(axes, drawn_panels) if (panel.scale_group, panel.unit) == key], look_by_label)
     drawn = list(dict.fromkeys(label for panel in drawn_panels for label in panel.lines))
-    _draw_legend(figure, {label: look_of[label] for label in drawn}, marks, columns, legend, legend_lines)
+    _draw_legend(figure, {label: look_by_label[label] for label in drawn}, marks, columns, legend, legend_lines)
     for axis in axes:
         _drop_crowded_markers(axis)
     return figure
@@ -50,7 +50,7 @@ def legend_size(entry_count, width=WIDTH):
     return columns, 0.21 * -(-entry_count // columns) + 0.15
 
 
-def _on_log_scale(drawn_panels):
+def _scale_groups_with_log_ratios(drawn_panels):
     """The values of `scale_group` whose panels get a logarithmic axis of ratios."""
     ratios = {}
     for panel in drawn_panels:
@@ -71,14 +71,14 @@ def _drop_crowded_markers(axis):
         line.set_markevery(sorted(kept))
 
 
-def _align_and_draw_strips(axes_and_panels, look_of):
+def _align_and_draw_strips(axes_and_panels, look_by_label):
     """Gives the axes of all `axes_and_panels`, [(axis, panel)], the same range and draws their strips. Returns the names of the marks in the strips."""
     low, high = min(axis.get_ylim()[0] for axis, _ in axes_and_panels), max(axis.get_ylim()[1] for axis, _ in axes_and_panels)
     row_count = max(len(_labels_with_failed_points(panel)) for _, panel in axes_and_panels)
     marks = set()
     for axis, panel in axes_and_panels:
         axis.set_ylim(low, high)
-        marks |= draw_strip(axis, {label: (panel.lines[label], look_of[label]) for label in _labels_with_failed_points(panel)}, row_count)
+        marks |= draw_failure_strip(axis, {label: (panel.lines[label], look_by_label[label]) for label in _labels_with_failed_points(panel)}, row_count)
     return marks
 
 
@@ -86,7 +86,7 @@ def _labels_with_failed_points(panel):
     return [label for label, line in panel.lines.items() if any(not point.slowdown for point in line)]
 
 
-def draw_strip(axis, failing_lines, row_count):
+def draw_failure_strip(axis, failing_lines, row_count):
     """Adds a strip of `row_count` rows at the top, with a cross for each cell without a time. `failing_lines` is {label: (points, Look)}, a row for
     each label. Returns the names of the marks. Slowdowns stay below the strip."""
     if not row_count:
@@ -124,12 +124,12 @@ def _fails_only_as_infeasible(line):
     return all(point.slowdown or point.outcome == "infeasible" for point in line)
 
 
-def _draw_panel(axis, panel, look_of, logarithmic):
-    """Draws a panel, with a logarithmic axis of ratios if `logarithmic`."""
+def _draw_panel(axis, panel, look_by_label, has_log_ratios):
+    """Draws a panel, with a logarithmic axis of ratios if `has_log_ratios`."""
     points = [point for line in panel.lines.values() for point in line]
-    _set_scales(axis, [point for point in points if point.slowdown], panel, logarithmic)
+    _set_scales(axis, [point for point in points if point.slowdown], panel, has_log_ratios)
     for label, line in panel.lines.items():
-        style, timed = look_of[label], [point for point in line if point.slowdown]
+        style, timed = look_by_label[label], [point for point in line if point.slowdown]
         if timed:
             axis.plot([p.ratio for p in timed], [p.slowdown for p in timed], color=style.colour, marker=style.marker,
                       linestyle=style.dash, markersize=style.size, markerfacecolor="white", markeredgewidth=1.2,
@@ -139,10 +139,10 @@ def _draw_panel(axis, panel, look_of, logarithmic):
     axis.set_xlabel(X_LABEL)
     axis.set_ylabel(Y_LABEL[panel.unit])
     ratios = [point.ratio for point in points]
-    if ratios and not logarithmic:
+    if ratios and not has_log_ratios:
         room = 0.06 * (max(*ratios, 1.0) - min(*ratios, 1.0) or 1)
         axis.set_xlim(min(*ratios, 1.0) - room, max(*ratios, 1.0) + room)
-    mark_origin(axis, panel.simulated)
+    mark_simulated_or_measured(axis, panel.simulated)
     set_title(axis, panel.title.split("\n"), pad=26 if panel.size_name else 6)
     if panel.size_name:
         _draw_sizes(axis, panel, axis.get_figure().get_figwidth() / axis.get_subplotspec().get_gridspec().ncols)
@@ -156,7 +156,7 @@ def _draw_whiskers(axis, points, colour):
                       elinewidth=1.1, capsize=3.5, capthick=1.1, zorder=4)
 
 
-def _set_scales(axis, points, panel, logarithmic):
+def _set_scales(axis, points, panel, has_log_ratios):
     values = [each for point in points for each in (point.slowdown, point.low, point.high)]
     low, high = (min(values), max(values)) if values else (1, 2)
     axis.set_yscale("log")
@@ -164,7 +164,7 @@ def _set_scales(axis, points, panel, logarithmic):
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 300 else (1,)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}×" if panel.unit == "x" else f"{y:g}"))
     axis.yaxis.set_minor_formatter(NullFormatter())
-    if logarithmic:
+    if has_log_ratios:
         axis.set_xscale("log")
         ratios = [point.ratio for line in panel.lines.values() for point in line]
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(ratios) > 10 * min(ratios) else (1, 1.5, 2, 3, 4, 6)))
@@ -174,15 +174,15 @@ def _set_scales(axis, points, panel, logarithmic):
         axis.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
 
 
-def _draw_sizes(axis, panel, panel_width):
-    """Labels the upper edge with the growing sizes at their ratios. `panel_width` is in inches."""
+def _draw_sizes(axis, panel, panel_width_inches):
+    """Labels the upper edge with the growing sizes at their ratios, as many as the width has room for."""
     sizes = {point.ratio: point.size for line in panel.lines.values() for point in line}
     kept, last = [], None
     low, high = axis.get_xlim()
     upper = axis.secondary_xaxis("top")
     for ratio in sorted(sizes, reverse=True):
         at = axis.transData.transform((ratio, 1))[0]
-        if last is None or last - at > 3.4 + 8.2 * len(str(sizes[ratio])) * max(1, 3 / panel_width):
+        if last is None or last - at > 3.4 + 8.2 * len(str(sizes[ratio])) * max(1, 3 / panel_width_inches):
             kept.append(ratio)
             last = at
     upper.set_xticks(kept, [str(sizes[ratio]) for ratio in kept], fontsize=8)
@@ -192,14 +192,14 @@ def _draw_sizes(axis, panel, panel_width):
     axis.set_xlim(low, high)
 
 
-def _draw_legend(figure, look_of, mark_names, columns, height, legend_lines):
-    """Draws the legend of figure_of(), `height` inches high. `look_of` is {label: Look}."""
+def _draw_legend(figure, look_by_label, mark_names, column_count, height, legend_lines):
+    """Draws the legend of figure_of(), `height` inches high. `look_by_label` is {label: Look}."""
     handles = [Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.dash, markersize=style.size,
-                      markerfacecolor="white", markeredgewidth=1.2, label=label) for label, style in look_of.items()]
+                      markerfacecolor="white", markeredgewidth=1.2, label=label) for label, style in look_by_label.items()]
     handles += [Line2D([], [], color="#555555", marker="x" if mark == NO_FIT else "X", linestyle=":", linewidth=1,
                        markeredgewidth=1.7, label=mark) for mark in sorted(mark_names)]
     handles += [Line2D([], [], color="#888888", linewidth=1.4, linestyle=dash, label=label) for label, dash in legend_lines]
     handles.append(Line2D([], [], color="#555555", linewidth=1, linestyle=(0, (4, 3)), label="ratio 1: memory just full"))
     layout(figure, rect=(0, height / figure.get_figheight(), 1, 1), h_pad=1.6, w_pad=1.6)
-    figure.legend(handles=handles, loc="lower center", ncol=columns, frameon=False, handlelength=3.4, columnspacing=1.6,
+    figure.legend(handles=handles, loc="lower center", ncol=column_count, frameon=False, handlelength=3.4, columnspacing=1.6,
                   bbox_to_anchor=(0.5, 0.0))

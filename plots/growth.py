@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 
 from umbench.plots import curves
-from umbench.plots.common import WIDTH, figure_parser, families, load, read, save, use_style
+from umbench.plots.common import WIDTH, figure_parser, family_by_label, load, read, save, use_style
 from umbench.plots.slowdown import point_of_cell
 
 AXES = {"batch": lambda record: record["batch"],
@@ -19,17 +19,17 @@ AXIS_NAMES = {"batch": "batch", "insize": "height and width of an image"}
 def main():
     options = figure_parser("growth", __doc__, "growth").parse_args()
     records = read(options.files, options.strategies)
-    if not panels_of(records):
+    if not records_by_panel(records):
         raise load.TooLittle(f"{', '.join(options.files)}: neither batch nor insize varies among cells that finished well")
     use_style()
     save(figure_of(records, options.width), options.out, options.name, options.format)
 
 
 def figure_of(records, width=WIDTH):
-    return curves.figure_of([_panel(*each) for each in panels_of(records).items()], families(records), width)
+    return curves.figure_of([_panel(*each) for each in records_by_panel(records).items()], family_by_label(records), width)
 
 
-def panels_of(records):
+def records_by_panel(records):
     """{(axis, Group without that axis): {strategy: records by rising value}} of cells with the whole device, or of work with a single
     budget. With several budgets the budget varies and not the size."""
     found, labels = {}, load.strategy_labels(records)
@@ -50,16 +50,16 @@ def panels_of(records):
             for panel, lines in result.items()}
 
 
-def _varies(axis, cells):
+def _varies(axis_key, cells):
     """Whether the value of the axis varies among the cells that can be drawn."""
-    return len({AXES[axis](cell) for cell in cells if load.steady_ns(cell) and cell.get("compute_ns")}) > 1
+    return len({AXES[axis_key](cell) for cell in cells if load.steady_ns(cell) and cell.get("compute_ns")}) > 1
 
 
-def _panel(key, lines):
-    axis, group = key
-    points = {label: [point_of_cell(cell, cell.get("compute_ns"), AXES[axis](cell)) for cell in cells] for label, cells in lines.items()}
+def _panel(axis_and_group, records_by_label):
+    axis_key, group = axis_and_group
+    points = {label: [point_of_cell(cell, cell.get("compute_ns"), AXES[axis_key](cell)) for cell in cells] for label, cells in records_by_label.items()}
     return curves.Panel(f"{load.network_text(group).replace('batch 0, ', '')}\n{load.machine_text(group)}", points, "x",
-                        group, AXIS_NAMES[axis], group.simulated)
+                        group, AXIS_NAMES[axis_key], group.simulated)
 
 
 if __name__ == "__main__":

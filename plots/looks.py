@@ -52,21 +52,21 @@ OTHER_COLOURS = {"device": ("#777777", "#9A6324"), "explicit": ("#0072B2", "#5E3
 OTHER_MARKERS = (CROSS, (6, 1, 0), (4, 0, 0), (5, 0, 0), (7, 1, 0))
 
 
-def looks(families):
-    """{label: Look} of {label: family}. A strategy looks the same in every figure; labels of one strategy with several knobs
+def looks_by_label(family_by_label):
+    """{label: Look} for `family_by_label`, {label: family}. A strategy looks the same in every figure; labels of one strategy with several knobs
     differ in their dashes."""
     found, variants = {}, {}
-    for label, family in sorted(families.items(), key=lambda each: "(" in each[0]):  # labels without knobs come first
+    for label, family in sorted(family_by_label.items(), key=lambda each: "(" in each[0]):  # labels without knobs come first
         name = label.split(" (")[0]
-        colour, marker, dash = LOOKS.get(name) or _look_without_row(name, family)
+        colour, marker, dash = LOOKS.get(name) or _default_look(name, family)
         turn = variants.get(name, 0)
         variants[name] = turn + 1
         found[label] = Look(colour, marker, DASHES[(DASHES.index(dash) + turn) % len(DASHES)], 8 if name == "device" else 5.5)
-    return {label: found[label] for label in families}
+    return {label: found[label] for label in family_by_label}
 
 
-def _look_without_row(name, family):
+def _default_look(strategy_name, family):
     """A Look chosen by the checksum of the name, so that it is the same in every figure."""
-    number, colours = zlib.crc32(name.encode()), OTHER_COLOURS.get(family, OTHER_COLOURS["explicit"])
+    number, colours = zlib.crc32(strategy_name.encode()), OTHER_COLOURS.get(family, OTHER_COLOURS["explicit"])
     return (colours[number % len(colours)], OTHER_MARKERS[number // 7 % len(OTHER_MARKERS)],
             DASHES[number // 41 % len(DASHES)])

@@ -46,14 +46,14 @@ def main():
         save(figure, options.out, f"microbenchmarks_{name}")
 
 
-def cases_with_prefix(cases, *prefix):
+def cases_with_prefix(cases, *name_parts):
     """The cases whose names begin with these parts."""
-    return [case for case in cases.values() if case.parts[: len(prefix)] == list(prefix)]
+    return [case for case in cases.values() if case.parts[: len(name_parts)] == list(name_parts)]
 
 
-def legend_below(axes, columns, offset=-0.24):
+def draw_legend_below(axes, column_count, offset=-0.24):
     """Draws the legend under the axes. `offset` is its upper edge in heights of the axes."""
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, offset), ncol=columns, fontsize=7.5, frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, offset), ncol=column_count, fontsize=7.5, frameon=False)
 
 
 def gb_per_s(case):
@@ -94,7 +94,7 @@ def draw_link(cases):
     set_size_axis(axes, "bytes of one copy")
     axes.set_ylabel("GB/s")
     axes.set_ylim(bottom=0)
-    legend_below(axes, 2)
+    draw_legend_below(axes, 2)
     return figure
 
 
@@ -159,8 +159,8 @@ def draw_prefetch(cases):
     set_size_axis(right, "bytes of each call, 256 MiB in all")
     left.set_ylabel("GB/s")
     left.set_ylim(bottom=0)
-    legend_below(left, 1, -0.16)
-    legend_below(right, 2, -0.16)
+    draw_legend_below(left, 1, -0.16)
+    draw_legend_below(right, 2, -0.16)
     return figure
 
 
@@ -189,7 +189,7 @@ def draw_faults(cases):
     left.set_yticks(range(len(pairs)), list(reversed(pairs)))
     left.set_xlabel("ms for 128 MiB of data on the CPU")
     right.set_xlabel("MiB that the driver moved")
-    legend_below(left, 2)
+    draw_legend_below(left, 2)
     return figure
 
 
@@ -211,7 +211,7 @@ def draw_advice(cases):
     axes.set_xticks(range(len(STEPS)), ["kernel reads", "reads again", "kernel writes", "writes after\na read",
                                         "CPU touches\nevery page"])
     axes.set_ylabel("ms for 32 MiB")
-    legend_below(axes, 3)
+    draw_legend_below(axes, 3)
     return figure
 
 
@@ -241,7 +241,7 @@ def draw_eviction(cases):
         axes.set_xticks(range(len(groups)), texts, fontsize=7)
     left.set_ylabel("GB/s")
     right.set_ylabel("time the operator loses\nper time of the movement")
-    legend_below(left, 3, -0.2)
+    draw_legend_below(left, 3, -0.2)
     return figure
 
 
@@ -270,7 +270,7 @@ def draw_convolution(cases):
         axes.set_title(kind.replace("_", " "))
         axes.set_xlabel("time / time in device memory")
     panels[0].set_yticks([-number for number in range(len(names))], names, fontsize=7.5)
-    legend_below(panels[1], 4, -0.1)
+    draw_legend_below(panels[1], 4, -0.1)
     return figure
 
 

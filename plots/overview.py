@@ -8,8 +8,8 @@ import sys
 
 from umbench import load
 from umbench.plots import curves, slowdown
-from umbench.plots.common import figure_parser, families, layout, mark_origin, make_panels, read, save, set_title, use_style
-from umbench.plots.looks import looks
+from umbench.plots.common import figure_parser, family_by_label, layout, mark_simulated_or_measured, make_panels, read, save, set_title, use_style
+from umbench.plots.looks import looks_by_label
 
 STRATEGIES = ("device", "managed", "managed_prefetch", "twin", "best_managed", "best")
 WIDTH, MAX_PANELS = 700, 2
@@ -36,9 +36,9 @@ def figure_of(records, width=WIDTH):
     groups = load.records_by_group(records)
     chosen = sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MAX_PANELS]
     found = {group: groups[group] for group in groups if group in chosen}
-    look = looks(families([{**record, "strategy_knobs": {}} for record in records]))
+    look = looks_by_label(family_by_label([{**record, "strategy_knobs": {}} for record in records]))
     figure, axes = make_panels(len(found), width, height=3.6)
-    lines = {group: _lines(cells) for group, cells in found.items()}
+    lines = {group: _points_by_strategy(cells) for group, cells in found.items()}
     values = [point.slowdown for each in lines.values() for line in each.values() for point in line if point.slowdown]
     rows = max(sum(any(not point.slowdown for point in line) for line in each.values()) for each in lines.values())
     limits = 0.88, max(values) * 1.25
@@ -46,22 +46,22 @@ def figure_of(records, width=WIDTH):
     name_room = LONG_NAME_WIDTH if any(len(name) > 12 for names in beside.values() for name in names) else NAME_WIDTH
     for axis, (group, cells) in zip(axes, found.items()):
         _draw_panel(axis, lines[group], look, limits)
-        bound = _bound(cells)
+        bound = _lower_bound_points(cells)
         axis.fill_between([ratio for ratio, _ in bound], [least for _, least in bound], 0.5, facecolor="#BBBBBB", linewidth=0,
                           zorder=1)
         failing = {name: (line, look[name]) for name, line in lines[group].items() if any(not point.slowdown for point in line)}
-        curves.draw_strip(axis, failing, rows)
+        curves.draw_failure_strip(axis, failing, rows)
         set_title(axis, [load.network_text(group), load.machine_text(group._replace(workspace_cap=None))])
-        mark_origin(axis, group.simulated)
+        mark_simulated_or_measured(axis, group.simulated)
     layout(figure, w_pad=0.4, rect=(0, 0.03, 1, 1))
     figure.subplots_adjust(right=1 - name_room / width, wspace=(name_room + 46) / (axes[0].get_window_extent().width - name_room))
     for axis, group in zip(axes, found):
-        _name_lines(axis, lines[group], look, beside[group])
+        _write_names_at_lines(axis, lines[group], look, beside[group])
     figure.text(0.012, 0.012, "Grey: no plan of these kinds can be faster.", fontsize=8, color="#333333")
     return figure
 
 
-def _lines(cells):
+def _points_by_strategy(cells):
     """{strategy: points by rising ratio}. If a strategy has several cells at one ratio, the last one counts."""
     found = {}
     for cell in cells:
@@ -71,7 +71,7 @@ def _lines(cells):
         name: [line[ratio] for ratio in sorted(line)] for name, line in found.items() if name not in STRATEGIES}
 
 
-def _bound(cells):
+def _lower_bound_points(cells):
     """[(ratio, slowdown), ...] of the lower bound: at each ratio the minimum over the drawn plans. The first and last values extend to the
     edges."""
     least = {}
@@ -84,7 +84,7 @@ def _bound(cells):
     return [(0, line[0][1]), *line, (99, line[-1][1])] if line else []
 
 
-def _draw_panel(axis, lines, look_of, y_limits):
+def _draw_panel(axis, lines, look_by_label, y_limits):
     ratios = [point.ratio for line in lines.values() for point in line]
     axis.set_yscale("log")
     axis.set_ylim(*y_limits)
@@ -94,7 +94,7 @@ def _draw_panel(axis, lines, look_of, y_limits):
     axis.yaxis.set_minor_formatter(curves.NullFormatter())
     axis.xaxis.set_major_locator(curves.MaxNLocator(5, steps=[1, 5, 10]))
     for name, line in lines.items():
-        timed, style = [point for point in line if point.slowdown], look_of[name]
+        timed, style = [point for point in line if point.slowdown], look_by_label[name]
         axis.plot([p.ratio for p in timed], [p.slowdown for p in timed], color=style.colour, marker=style.marker, linestyle=style.dash,
                   markersize=style.size, markerfacecolor="white", markeredgewidth=1.3, linewidth=1.8, clip_on=False, zorder=3)
     axis.axvline(1.0, color="#555555", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
@@ -121,7 +121,7 @@ def _last_points(lines):
     return {name: points[-1] for name, points in timed.items() if points}
 
 
-def _name_lines(axis, lines, look_of, names_outside):
+def _write_names_at_lines(axis, lines, look_by_label, names_outside):
     """Writes the names at the ends of lines, or right of the panel for those in `names_outside`, without overlaps."""
     box = axis.get_window_extent()
     place = lambda point: axis.transAxes.inverted().transform(axis.transData.transform((point.ratio, point.slowdown)))  # noqa: E731
@@ -131,7 +131,7 @@ def _name_lines(axis, lines, look_of, names_outside):
         column = (outside, outside or round(x, 2))
         y = max(end, last[1] + 14 / box.height) if last and last[0] == column else end
         last = column, y
-        style = look_of[name]
+        style = look_by_label[name]
         marker = {"transform": axis.transAxes, "color": style.colour, "clip_on": False}
         if outside:
             axis.plot([x + 0.012, 1.02], [end, y], linewidth=0.7, linestyle=":", zorder=2, **marker)

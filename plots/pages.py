@@ -14,9 +14,9 @@ from umbench.arguments import Parser
 ROOT = places.TOP
 
 
-def drop_variants(record, file_name):
-    """Drops records in tf32, of `best` with knob bits=1, and of `best` in files of the papers' planners, since other files have them.
-    Removes knobs that are costs of copies, since they would split a strategy into two lines."""
+def keep_main_variant(record, file_name):
+    """The record without knobs that are costs of copies, since they would split a strategy into two lines. None for records in tf32, of `best`
+    with knob bits=1, and of `best` in files of the papers' planners, since other files have them."""
     knobs = record.get("strategy_knobs") or {}
     if record.get("precision") == "tf32" or knobs.get("bits") == 1 or (
             file_name.startswith("papers_") and (record.get("strategy") or "").startswith("best")):
@@ -26,11 +26,12 @@ def drop_variants(record, file_name):
     return record
 
 
-def drop_other_precisions(record, file_name):
-    return None if record.get("precision", "bf16") != "bf16" else drop_variants(record, file_name)
+def keep_bf16(record, file_name):
+    """The record as keep_main_variant() returns it; None for records of another precision."""
+    return None if record.get("precision", "bf16") != "bf16" else keep_main_variant(record, file_name)
 
 
-def drop_other_ratios(record, _):
+def keep_ratio_1_5(record, _):
     return record if record["kind"] != "record" or record["ratio"] == 1.5 else None
 
 
@@ -45,11 +46,11 @@ H200 = study_files("best_resnet50_h200", "best_managed_h200", "papers_resnet50_b
 
 # name: (kind of figure, files in results/, function that changes a record or drops it)
 FIGURES = {
-    "measured": ("overview", H100, drop_other_precisions),
-    "measured_all": ("slowdown", [*H200, *H100, *study_files("papers_vgg16_fp32_h100")], drop_variants),
+    "measured": ("overview", H100, keep_bf16),
+    "measured_all": ("slowdown", [*H200, *H100, *study_files("papers_vgg16_fp32_h100")], keep_main_variant),
     "study_vgg16_simulated": ("slowdown", study_files("vgg16_simulated", "vgg16_tf32_bf16_simulated"), None),
     "study_alexnet_simulated": ("growth", study_files("alexnet_simulated"), None),
-    "twin_timeline": ("timeline", study_files("twin_timeline_h200"), drop_other_ratios),
+    "twin_timeline": ("timeline", study_files("twin_timeline_h200"), keep_ratio_1_5),
     "peers": ("peers", ["peers/pytorch_h200.jsonl"], None),
 }
 

@@ -27,7 +27,7 @@ def main():
     if not rows:
         raise load.TooLittle(f"{options.file}: no row, no table")
     parts = [settings_text(rows), main_table(rows)]
-    parts += [kind_table(rows), gap_table(rows)] if options.gaps else []
+    parts += [operator_kind_table(rows), operators_above_floor_table(rows)] if options.gaps else []
     parts += [mode_table(rows)] if options.modes else []
     print("\n\n".join(parts))
 
@@ -37,15 +37,15 @@ def settings_text(rows):
     def values_of(field):
         return ", ".join(dict.fromkeys(str(row["versions"][field]) for row in rows))
 
-    cudnn = ", ".join(dict.fromkeys(cudnn_text(row["versions"]["cudnn"]) for row in rows))
+    cudnn = ", ".join(dict.fromkeys(cudnn_version_text(row["versions"]["cudnn"]) for row in rows))
     return (f"{values_of('gpu')}, driver {values_of('driver')}; PyTorch {values_of('torch')} with CUDA {values_of('cuda')} and cuDNN "
             f"{cudnn}; umbench {values_of('umbench')} with CUDA {values_of('umbench_cuda')} and cuDNN "
             f"{values_of('umbench_cudnn')}")
 
 
-def cudnn_text(version):
+def cudnn_version_text(version_number):
     """The text of a version number of cuDNN 9 or later: '9.19.0' for 91900."""
-    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+    return f"{version_number // 10000}.{version_number // 100 % 100}.{version_number % 100}"
 
 
 def network_text(name):
@@ -56,7 +56,7 @@ def network_text(name):
 
 
 def main_table(rows):
-    return table(COLUMNS, [main_row(row) for row in rows])
+    return markdown_table(COLUMNS, [main_row(row) for row in rows])
 
 
 def main_row(row):
@@ -66,9 +66,9 @@ def main_row(row):
     if row["umbench_ms"] is not None:
         run = row["umbench"]
         ours = f"{number_text(row['umbench_ms'], 'ms')} ({run['fusion']}, {LAUNCHES[run['launch']]})"
-    return [*key_cells(row), ours, theirs, number_text(row["time_ratio"]), gib_text(row["umbench_peak_bytes"]),
+    return [*network_cells(row), ours, theirs, number_text(row["time_ratio"]), gib_text(row["umbench_peak_bytes"]),
             gib_text(row["pytorch_peak_bytes"]), number_text(row["peak_ratio"]), number_text(row["floor_ratio"]),
-            *(error_text(row["gradients"], pair) for pair in ("to_pytorch", "umbench_to_reference", "pytorch_to_reference"))]
+            *(gradient_error_text(row["gradients"], pair) for pair in ("to_pytorch", "umbench_to_reference", "pytorch_to_reference"))]
 
 
 def number_text(value, unit=""):
@@ -81,38 +81,38 @@ def gib_text(byte_count):
     return "-" if byte_count is None else f"{byte_count / 2**30:.2f} GiB"
 
 
-def error_text(gradients, pair):
-    if not gradients or "reason" in gradients or pair not in gradients:
+def gradient_error_text(gradients, pair_name):
+    if not gradients or "reason" in gradients or pair_name not in gradients:
         return "-"
-    if gradients[pair]["worst"] is None:
+    if gradients[pair_name]["worst"] is None:
         return "not finite"
-    exact = f" ({gradients['reference']})" if pair != "to_pytorch" else ""
-    return f"{gradients[pair]['median']:.1e}{exact}"
+    exact = f" ({gradients['reference']})" if pair_name != "to_pytorch" else ""
+    return f"{gradients[pair_name]['median']:.1e}{exact}"
 
 
-def kind_table(rows, max_kinds=5):
+def operator_kind_table(rows, max_kinds=5):
     """A table of kinds of operators with their shares of the time above the floor."""
     body = []
     for row in rows:
         kinds = [kind for kind in row["gap_kinds"] or [] if kind["time_ms"] > kind["floor_ms"]]
         whole = sum(kind["time_ms"] - kind["floor_ms"] for kind in kinds)
-        body += [[*key_cells(row), f"`{kind['kind']}`", str(kind["operators"]), number_text(kind["time_ms"], "ms"),
+        body += [[*network_cells(row), f"`{kind['kind']}`", str(kind["operators"]), number_text(kind["time_ms"], "ms"),
                   number_text(kind["floor_ms"], "ms"), f"{100 * (kind['time_ms'] - kind['floor_ms']) / whole:.0f} %"]
                  for kind in kinds[:max_kinds]]
-    return table(["network", "batch", "precision", "kind", "operators", "time", "floor", "share of the gap"], body,
-                 left_aligned=(3,))
+    return markdown_table(["network", "batch", "precision", "kind", "operators", "time", "floor", "share of the gap"], body,
+                 left_aligned_columns=(3,))
 
 
-def key_cells(row):
+def network_cells(row):
     """The first cells of a table's row: network, batch, precision."""
     return [network_text(row["network"]), str(row["batch"]), row["precision"]]
 
 
-def gap_table(rows):
+def operators_above_floor_table(rows):
     head = ["network", "batch", "precision", "operator", "time", "floor", "engine"]
-    return table(head, [[*key_cells(row), f"`{gap['op']}`",
+    return markdown_table(head, [[*network_cells(row), f"`{gap['op']}`",
                          number_text(gap["time_ms"], "ms"), number_text(gap["floor_ms"], "ms"), gap["engine"]]
-                        for row in rows for gap in row["gaps"] or []], left_aligned=(3, 6))
+                        for row in rows for gap in row["gaps"] or []], left_aligned_columns=(3, 6))
 
 
 def mode_table(rows):
@@ -121,13 +121,13 @@ def mode_table(rows):
     for row in rows:
         for mode in row["modes"]:
             figures = [number_text(mode["ms"], "ms"), gib_text(mode["peak_bytes"])] if "ms" in mode else [mode["reason"], "-"]
-            body.append([*key_cells(row), f"{MODES[mode['way']]}, {mode['memory_order']}", *figures])
-    return table(head, body, left_aligned=(3,))
+            body.append([*network_cells(row), f"{MODES[mode['way']]}, {mode['memory_order']}", *figures])
+    return markdown_table(head, body, left_aligned_columns=(3,))
 
 
-def table(head, body, left_aligned=()):
-    rule = ["---" if column == 0 or column == 2 or column in left_aligned else "---:" for column in range(len(head))]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, rule, *body])
+def markdown_table(head, body_rows, left_aligned_columns=()):
+    rule = ["---" if column == 0 or column == 2 or column in left_aligned_columns else "---:" for column in range(len(head))]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, rule, *body_rows])
 
 
 if __name__ == "__main__":

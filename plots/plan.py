@@ -26,7 +26,7 @@ def main():
     save(figure_of(load.read_json(options.plan), load.read_json(options.graph), options.tensors), options.out, options.name, [options.format])
 
 
-def states_of(plan, graph):
+def tensor_states(plan, graph):
     """({tensor: {batch range: [(state, begin, end)]}}, number of computed operators). Times count the operators computed since the iteration
     began."""
     ops = {op["name"]: op for op in graph["ops"]}
@@ -41,10 +41,10 @@ def states_of(plan, graph):
             found.setdefault(key, []).append((state_of[key], begun_at[key], begin))
         state_of[key], begun_at[key] = state, begin
 
-    def key_of_tensor(tensor, part):
+    def key_of_tensor(tensor_name, part):
         """(tensor, its batch range), by which states are kept."""
         batch_range = (part or {}).get("batch")
-        return (tensor, tuple(batch_range) if batch_range and shapes[tensor][0] == images else (0, shapes[tensor][0]))
+        return (tensor_name, tuple(batch_range) if batch_range and shapes[tensor_name][0] == images else (0, shapes[tensor_name][0]))
 
     def keys_of_action(action):
         key = key_of_tensor(action["what"], action.get("part"))
@@ -76,7 +76,7 @@ def states_of(plan, graph):
 
 
 def figure_of(plan, graph, tensor_count):
-    states, computes = states_of(plan, graph)
+    states, computes = tensor_states(plan, graph)
     sizes = {tensor["name"]: tensor_bytes(tensor) for tensor in graph["tensors"]}
 
     def bytes_times_operators(name):

@@ -32,26 +32,26 @@ def main():
         raise load.TooLittle(f"{', '.join(options.files)}: no cell finished well, nothing to report")
     use_style()
     out = Path(options.out)
-    sections = [write_section(out, section) for section in report_figures.sections(records)]
-    write(out / "index.html", report_page.page(options.title, options.files, environments, records, sections))
+    sections = [write_section(out, section) for section in report_figures.make_sections(records)]
+    write_page(out / "index.html", report_page.page_html(options.title, options.files, environments, records, sections))
     print(out / "index.html")
 
 
-def write_section(out, section):
+def write_section(folder, section):
     """Writes the files of a section; returns it with the PNG's bytes in place of the figure."""
     if section.figure is None:
         return section
-    save(section.figure, out, section.name, KINDS)
+    save(section.figure, folder, section.name, KINDS)
     text = [section.columns, *section.rows]
     try:
-        with open(out / f"{section.name}.csv", "w", encoding="utf-8", newline="", errors="backslashreplace") as file:
+        with open(folder / f"{section.name}.csv", "w", encoding="utf-8", newline="", errors="backslashreplace") as file:
             csv.writer(file, lineterminator="\n").writerows(text)
-        return section._replace(figure=(out / f"{section.name}.png").read_bytes())
+        return section._replace(figure=(folder / f"{section.name}.png").read_bytes())
     except OSError as error:
-        raise load.BadInput(f"{error.filename or out}: {error.strerror}") from error
+        raise load.BadInput(f"{error.filename or folder}: {error.strerror}") from error
 
 
-def write(path, text):
+def write_page(path, text):
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -3,8 +3,8 @@ cells (same work, machine and mode), either measured or simulated as its title s
 
 from collections import namedtuple
 
-from umbench.plots.common import GIB, families, layout, load, mark_origin, make_panels, pyplot, set_title
-from umbench.plots.looks import looks
+from umbench.plots.common import GIB, family_by_label, layout, load, mark_simulated_or_measured, make_panels, pyplot, set_title
+from umbench.plots.looks import looks_by_label
 
 from umbench.plots import curves
 from umbench.plots import growth
@@ -12,7 +12,7 @@ from umbench.plots import slowdown
 from umbench.plots import timeline
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from umbench.plots.report_parts import TIME_PARTS, pairs_of_measured_and_simulated, ratio_with_most_strategies, time_parts
+from umbench.plots.report_parts import TIME_PARTS, pairs_of_measured_and_simulated, ratio_with_most_strategies, time_by_part
 from umbench import iteration_times
 
 Section = namedtuple("Section", "name title text figure columns rows")
@@ -23,10 +23,10 @@ MAX_TIMELINES = 4
 MAX_PANELS, MAX_BARS = 12, 40  # panels of a figure, bars of a panel; more cannot be read
 
 
-def sections(records):
+def make_sections(records):
     """Yields the Sections of records that common.read() returned, so that each is written before the next is drawn. If there are many groups,
     figures show some of them, the rows of the CSV all."""
-    growth_panels = growth.panels_of(records)
+    growth_panels = growth.records_by_panel(records)
     ids_of_growing_cells = {id(cell) for lines in growth_panels.values() for line in lines.values() for cell in line}
     by_budget = [record for record in records if id(record) not in ids_of_growing_cells]
     if growth_panels:
@@ -61,9 +61,9 @@ def _group_columns(group):
     return [load.network_text(group), load.machine_text(group)]
 
 
-def _draw_title_and_origin(panel, group):
-    set_title(panel, _group_columns(group))
-    mark_origin(panel, group.simulated)
+def _set_title_and_mark(axis, group):
+    set_title(axis, _group_columns(group))
+    mark_simulated_or_measured(axis, group.simulated)
 
 
 def _spread_columns(record):
@@ -107,7 +107,7 @@ def _time_section(groups):
     for group, cells in groups.items():
         bars = [(label, record) for label, line in load.records_by_strategy(cells).items() for record in line if load.steady_ns(record)]
         rows += [[*_group_columns(group), label, record["ratio"], name, ns] for label, record in bars
-                 for name, ns in time_parts(record).items()]
+                 for name, ns in time_by_part(record).items()]
         ratio = ratio_with_most_strategies(cells)
         bars_at_ratio = sorted((pair for pair in bars if pair[1]["ratio"] == ratio), key=lambda pair: load.steady_ns(pair[1]))
         drawn[group] = ratio, bars_at_ratio[:MAX_BARS], len(bars_at_ratio)
@@ -117,7 +117,7 @@ def _time_section(groups):
     used = set()
     for panel, group in zip(axes, shown):
         used |= _draw_bars(panel, *drawn[group][:2], max(most, 3))
-        _draw_title_and_origin(panel, group)
+        _set_title_and_mark(panel, group)
     handles = {label: handle for panel in axes for handle, label in zip(*panel.get_legend_handles_labels())}
     layout(figure, rect=(0, 0.5 / figure.get_figheight(), 1, 1))
     names = [name for name in TIME_PARTS if name in used]
@@ -132,28 +132,28 @@ def _time_section(groups):
                    [*GROUP_COLUMNS, "strategy", "ratio", "part", "ns"], rows)
 
 
-def _draw_bars(panel, ratio, bars, row_count):
-    """Draws the bars, [(label, record)], in a panel with room for `row_count` rows. Returns the names of their parts."""
-    used, left, parts = set(), [0.0] * len(bars), [time_parts(record) for _, record in bars]
+def _draw_bars(axis, ratio, bars, row_count):
+    """Draws the bars, [(label, record)], in a panel (its axes) with room for `row_count` rows. Returns the names of their parts."""
+    used, left, parts = set(), [0.0] * len(bars), [time_by_part(record) for _, record in bars]
     places = list(range(len(bars)))
     for name, (colour, hatch) in TIME_PARTS.items():
         values = [part.get(name, 0) / 1e6 for part in parts]
         if any(values):
             used.add(name)
-            panel.barh(places, values, 0.75, left, label=name, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.3)
+            axis.barh(places, values, 0.75, left, label=name, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.3)
             left = [low + value for low, value in zip(left, values)]
-    panel.set_yticks(places, [label if len(label) <= 44 else label[:43] + "…" for label, _ in bars], fontsize=8)
-    panel.set_ylim(row_count - 0.4, -1.3)  # leaves a row for the word measured or simulated
-    panel.set_xlim(0, 1.05 * max(left) or 1)
-    panel.set_xlabel(f"ms per iteration, at ratio {ratio:g}")
-    panel.grid(axis="y", visible=False)
+    axis.set_yticks(places, [label if len(label) <= 44 else label[:43] + "…" for label, _ in bars], fontsize=8)
+    axis.set_ylim(row_count - 0.4, -1.3)  # leaves a row for the word measured or simulated
+    axis.set_xlim(0, 1.05 * max(left) or 1)
+    axis.set_xlabel(f"ms per iteration, at ratio {ratio:g}")
+    axis.grid(axis="y", visible=False)
     return used
 
 
-def _draw_legend_below(figure, look_of, grey_lines=()):
-    """Draws a legend below all panels. `look_of` is {label: Look}, `grey_lines` [(label, dash)] of grey lines."""
+def _draw_legend_below(figure, look_by_label, grey_lines=()):
+    """Draws a legend below all panels. `look_by_label` is {label: Look}, `grey_lines` [(label, dash)] of grey lines."""
     handles = [Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.dash, markersize=4.5, label=label)
-               for label, style in look_of.items()]
+               for label, style in look_by_label.items()]
     handles += [Line2D([], [], color="#555555", linewidth=1, linestyle=dash, label=label) for label, dash in grey_lines]
     columns, room = curves.legend_size(len(handles))
     layout(figure, rect=(0, room / figure.get_figheight(), 1, 1))
@@ -165,8 +165,8 @@ def _traffic_section(groups):
     with_traffic = {group: cells for group, cells in with_traffic.items() if any(any(load.moved_bytes(record)) for record in cells)}
     if not with_traffic:
         return Section("traffic", "Migrated bytes", "Nothing crossed the link in any cell of these files, or none observed it.", None, [], [])
-    shown, family_of = _groups_to_draw(with_traffic), families([record for cells in with_traffic.values() for record in cells])
-    look = looks(family_of)
+    shown, family_of = _groups_to_draw(with_traffic), family_by_label([record for cells in with_traffic.values() for record in cells])
+    look = looks_by_label(family_of)
     figure, axes = make_panels(len(shown), min_width=420, space_below=curves.legend_size(len(family_of) + 2)[1])
     panel_of, rows, drawn = dict(zip(shown, axes)), [], {}
     for group, cells in with_traffic.items():
@@ -188,7 +188,7 @@ def _traffic_section(groups):
         panel.set_ylim(0, 1.12 * panel.get_ylim()[1])
         ratios_and_1 = [1.0, *(record["ratio"] for record in cells)]
         panel.set_xlim(min(ratios_and_1) - 0.1, max(ratios_and_1) + 0.1)
-        _draw_title_and_origin(panel, group)
+        _set_title_and_mark(panel, group)
     _draw_legend_below(figure, drawn, [("dotted, white: to the CPU", ":"), ("footprint", (0, (4, 3)))])
     text = ("What crossed the link in the last iteration: solid to the GPU, dotted to the CPU. The dashed line is the "
             "footprint: above it, data goes to and fro more than once.")
@@ -198,8 +198,8 @@ def _traffic_section(groups):
 
 def _iterations_section(groups):
     shown, rows, drawn = _groups_to_draw(groups), [], {}
-    family_of = families([record for cells in groups.values() for record in cells])
-    look = looks(family_of)
+    family_of = family_by_label([record for cells in groups.values() for record in cells])
+    look = looks_by_label(family_of)
     figure, axes = make_panels(len(shown), min_width=420, space_below=curves.legend_size(len(family_of))[1])
     panel_of = dict(zip(shown, axes))
     for group, cells in groups.items():
@@ -220,7 +220,7 @@ def _iterations_section(groups):
         panel.set_ylabel("ms")
         panel.set_ylim(0, 1.15 * panel.get_ylim()[1])
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        _draw_title_and_origin(panel, group)
+        _set_title_and_mark(panel, group)
     _draw_legend_below(figure, drawn)
     text = ("Every iteration as it was timed, at the highest ratio at which most strategies ran. The first one touches all "
             "data for the first time; medians leave it out.")
@@ -249,7 +249,7 @@ def _prediction_section(records):
     if not pairs:
         return Section("prediction", title, "No cell of these files was both measured and simulated.", None, [], [])
     labels = {measured["strategy"]: measured["family"] for measured, _ in pairs}
-    look = looks(labels)
+    look = looks_by_label(labels)
     figure, panel = pyplot.subplots(figsize=(6.2, 5.0))
     for label in labels:
         times = [(load.steady_ns(m) / 1e6, load.steady_ns(s) / 1e6) for m, s in pairs if m["strategy"] == label]

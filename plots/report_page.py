@@ -13,16 +13,16 @@ import jinja2  # noqa: E402
 
 from umbench import fingerprint, iteration_times, load  # noqa: E402
 from umbench.plots import growth  # noqa: E402
-from umbench.plots.report_parts import best_first, slowdown_of  # noqa: E402
+from umbench.plots.report_parts import fastest_first, slowdown_of  # noqa: E402
 from umbench.plots.table import cell_text  # noqa: E402
-from umbench.plots.verdict import verdict  # noqa: E402
+from umbench.plots.verdict import verdict_sentences  # noqa: E402
 
 Part = namedtuple("Part", "name heading section image", defaults=(None, None))
 
 
-def page(title, files, environments, records, sections):
+def page_html(title, files, environments, records, sections):
     """The page as text."""
-    growth_panels = growth.panels_of(records)
+    growth_panels = growth.records_by_panel(records)
     ids_of_growing_cells = {id(cell) for lines in growth_panels.values() for line in lines.values() for cell in line}
     groups = load.records_by_group([record for record in records if id(record) not in ids_of_growing_cells])
     missing = [section.text for section in sections if section.figure is None]
@@ -50,21 +50,21 @@ def _heading_values(group):
 def _verdict_values(group, cells):
     baseline = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
     lines, ratio_of = load.records_by_strategy(cells), lambda cell: cell["ratio"]
-    best = _best_values("ratio", best_first(lines, slowdown_of, ratio_of), lines.get("managed"), ratio_of, lambda cell: cell["baseline_ns"])
-    return _heading_values(group) | {"sentences": verdict(group, cells, baseline), "best": best if baseline else None}
+    best = _best_values("ratio", fastest_first(lines, slowdown_of, ratio_of), lines.get("managed"), ratio_of, lambda cell: cell["baseline_ns"])
+    return _heading_values(group) | {"sentences": verdict_sentences(group, cells, baseline), "best": best if baseline else None}
 
 
-def _growth_values(axis, group, lines):
+def _growth_values(axis_key, group, lines):
     """The part of the page on growing work, in the form of _verdict_values(): slowdowns are relative to the sum of the cells' operators."""
-    cells = best_first(lines, lambda cell: slowdown_of(cell | {"baseline_ns": cell.get("compute_ns")}), growth.AXES[axis])
-    best = _best_values(growth.AXIS_NAMES[axis], cells, lines.get("managed"), growth.AXES[axis], lambda cell: cell["compute_ns"])
+    cells = fastest_first(lines, lambda cell: slowdown_of(cell | {"baseline_ns": cell.get("compute_ns")}), growth.AXES[axis_key])
+    best = _best_values(growth.AXIS_NAMES[axis_key], cells, lines.get("managed"), growth.AXES[axis_key], lambda cell: cell["compute_ns"])
     return _heading_values(group) | {"sentences": [], "best": best and best | {"ratios": True}}
 
 
-def _best_values(axis_name, cells_by_value, managed_cells, axis_value, baseline_of):
-    """A row for each value of an axis: the three fastest strategies and plain managed memory. best_first() returned `cells_by_value`;
-    axis_value(record) is the record's value on the axis."""
-    managed_text = {axis_value(record): cell_text(record, baseline_of(record)) for record in managed_cells or ()}
+def _best_values(axis_name, cells_by_value, managed_cells, axis_value_of, baseline_of):
+    """A row for each value of an axis: the three fastest strategies and plain managed memory. fastest_first() returned `cells_by_value`;
+    axis_value_of(record) is the record's value on the axis."""
+    managed_text = {axis_value_of(record): cell_text(record, baseline_of(record)) for record in managed_cells or ()}
     rows = []
     for value, found in cells_by_value.items():
         named = [f"{label} {iteration_times.slowdown_text(record, baseline_of(record))}" for _, label, record in found[:3]]

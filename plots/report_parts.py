@@ -9,7 +9,7 @@ TIME_PARTS = {"compute": ("#C8C8C8", ""), "computing again": ("#7D9B76", "\\\\\\
               "waiting for copies": ("#56B4E9", ""), "copies or computing again": ("#F0E442", "--"), "copies or faults": ("#D98880", "//")}
 
 
-def time_parts(record):
+def time_by_part(record):
     """{part of TIME_PARTS: ns} of an iteration, by the GPU's work or the reason for its waiting. Without a timeline all time beyond
     `compute` is a single part, named after what the plan does."""
     total = load.steady_ns(record)
@@ -124,18 +124,18 @@ def pairs_of_measured_and_simulated(records):
     return [(record, other) for record in timed if not record["simulated"] for other in simulated.get(key_of_work(record), [])]
 
 
-def slowdown_of(record, baseline=None):
-    """The slowdown of a record; None if it has no time. `baseline` is for records without a `baseline_ns`."""
-    time, base = load.steady_ns(record), record.get("baseline_ns") or baseline
+def slowdown_of(record, default_baseline_ns=None):
+    """The slowdown of a record; None if it has no time. `default_baseline_ns` is for records without a `baseline_ns`."""
+    time, base = load.steady_ns(record), record.get("baseline_ns") or default_baseline_ns
     return time / base if time and base else None
 
 
-def best_first(records_of, slowdown, axis_value):
-    """{axis_value(record): [(slowdown, label, record), ...]}, fastest first, of the cells with a time in {label: records}."""
+def fastest_first(records_by_label, slowdown_of, axis_value_of):
+    """{axis_value_of(record): [(slowdown, label, record), ...]}, fastest first, of the cells with a time in {label: records}."""
     found = {}
-    for label, line in records_of.items():
+    for label, line in records_by_label.items():
         for record in line:
-            value = slowdown(record)
+            value = slowdown_of(record)
             if value:
-                found.setdefault(axis_value(record), []).append((value, label, record))
+                found.setdefault(axis_value_of(record), []).append((value, label, record))
     return {at: sorted(cells, key=lambda cell: cell[:2]) for at, cells in sorted(found.items())}

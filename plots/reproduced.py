@@ -16,17 +16,17 @@ def draw(paper, results, origin_text, folder):
     low, high = panel.get_ylim()
     panel.set_ylim(low, high + 0.06 * (high - low))  # leaves room for the word simulated or measured
     panel.set_ylabel(figure_spec["y"])
-    common.mark_origin(panel, origin_text.startswith("simulated"))
+    common.mark_simulated_or_measured(panel, origin_text.startswith("simulated"))
     common.set_title(panel, [paper["title"], f"ours: {origin_text}"])
     panel.legend()
     common.layout(figure)
     common.save(figure, folder, paper["name"])
 
 
-def _values(figure_spec, results, points):
+def _values_of_points(figure_spec, results, named_points):
     """[(x, value), ...] of those points whose cells have a result."""
     found = []
-    for x, name in points:
+    for x, name in named_points:
         try:
             found.append((x, reproduce.VALUES[figure_spec["value"]](reproduce.record_of(results, name))))
         except reproduce.MissingResult:
@@ -34,35 +34,35 @@ def _values(figure_spec, results, points):
     return found
 
 
-def _draw_lines(panel, figure_spec, results):
+def _draw_lines(axis, figure_spec, results):
     names = {series["label"]: first_strategy(results, series) for series in figure_spec["series"]}
     if len(set(names.values())) < len(names):
         names = {label: label for label in names}
-    found = looks.looks({names[series["label"]]: first_family(results, series) for series in figure_spec["series"]})
+    found = looks.looks_by_label({names[series["label"]]: first_family(results, series) for series in figure_spec["series"]})
     for series in figure_spec["series"]:
-        look, points = found[names[series["label"]]], _values(figure_spec, results, series["points"])
+        look, points = found[names[series["label"]]], _values_of_points(figure_spec, results, series["points"])
         if points:
-            panel.plot(*zip(*points), color=look.colour, marker=look.marker, linestyle=look.dash, label=series["label"])
+            axis.plot(*zip(*points), color=look.colour, marker=look.marker, linestyle=look.dash, label=series["label"])
     for series in figure_spec["published"]:
-        panel.plot(*zip(*series["points"]), color="#777777", linestyle=":", marker="x", label=series["label"] or None)
-    panel.set_xlabel(figure_spec["x"])
+        axis.plot(*zip(*series["points"]), color="#777777", linestyle=":", marker="x", label=series["label"] or None)
+    axis.set_xlabel(figure_spec["x"])
 
 
-def _draw_bars(panel, figure_spec, results):
+def _draw_bars(axis, figure_spec, results):
     at, ticks = 0.0, []
     for group, bars in figure_spec["bars"]:
         for label, name in bars:
-            ours = _values(figure_spec, results, [(at, name)])
-            panel.bar(at - 0.2, figure_spec["published"].get(group, {}).get(label) or 0, 0.38, color="#BBBBBB")
-            panel.bar(at + 0.2, ours[0][1] if ours else 0, 0.38, color="#0072B2", hatch=None if ours else "x")
+            ours = _values_of_points(figure_spec, results, [(at, name)])
+            axis.bar(at - 0.2, figure_spec["published"].get(group, {}).get(label) or 0, 0.38, color="#BBBBBB")
+            axis.bar(at + 0.2, ours[0][1] if ours else 0, 0.38, color="#0072B2", hatch=None if ours else "x")
             ticks.append((at, f"{group} {label}" if len(figure_spec["bars"]) > 1 else label))
             at += 1
         at += 0.6
-    panel.bar(0, 0, color="#BBBBBB", label="published")
-    panel.bar(0, 0, color="#0072B2", label="here")
-    panel.set_xticks([x for x, _ in ticks], [text for _, text in ticks], rotation=60, ha="right", fontsize=7)
+    axis.bar(0, 0, color="#BBBBBB", label="published")
+    axis.bar(0, 0, color="#0072B2", label="here")
+    axis.set_xticks([x for x, _ in ticks], [text for _, text in ticks], rotation=60, ha="right", fontsize=7)
     if figure_spec["value"] == "arena_over_peak":
-        panel.set_ylim(0.98, None)
+        axis.set_ylim(0.98, None)
 
 
 def first_strategy(results, series):

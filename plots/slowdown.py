@@ -8,7 +8,7 @@ bounds_figure.py).
 import sys
 
 from umbench.plots import curves
-from umbench.plots.common import WIDTH, figure_parser, families, load, read, save, use_style
+from umbench.plots.common import WIDTH, figure_parser, family_by_label, load, read, save, use_style
 from umbench import iteration_times
 
 
@@ -32,12 +32,12 @@ def figure_of(records, width=WIDTH, bounds=DRAWN_BOUNDS):
     points_of_bounds = [{name: _bound_points(by_title[panel.title], name) for name in bounds} for panel in panels]
     labels_and_dashes = [drawn for name, drawn in bounds.items() if any(each[name] for each in points_of_bounds)]
     grey_lines = [[(line, bounds[name][1]) for name, line in each.items() if line] for each in points_of_bounds]
-    return curves.figure_of(panels, families(records), width, labels_and_dashes, grey_lines)
+    return curves.figure_of(panels, family_by_label(records), width, labels_and_dashes, grey_lines)
 
 
-def _bound_points(cells, name):
+def _bound_points(cells, bound_name):
     """[(ratio, slowdown)] of a bound, at the ratios that have one."""
-    known = {(cell["ratio"], load.lower_bounds_ns(cell, cell["baseline_ns"])[name], cell["baseline_ns"])
+    known = {(cell["ratio"], load.lower_bounds_ns(cell, cell["baseline_ns"])[bound_name], cell["baseline_ns"])
              for cell in cells if cell["baseline_ns"] and cell.get("bounds")}
     return sorted((ratio, least / baseline) for ratio, least, baseline in known if least)
 

@@ -51,8 +51,8 @@ def has_spans(record):
     return max((span["end_ns"] for span in spans), default=0) > 0
 
 
-def _keys_text(drawn):
-    return f" (with a timeline: {', '.join(record['key'] for record in drawn)})" if drawn else ""
+def _keys_text(drawn_records):
+    return f" (with a timeline: {', '.join(record['key'] for record in drawn_records)})" if drawn_records else ""
 
 
 def file_name(key):
@@ -84,19 +84,19 @@ def _knobs_text(record):
     return f" ({', '.join(f'{name} {value}' for name, value in sorted(knobs.items()))})" if knobs else ""
 
 
-def _draw_lanes(axes, record, scale, end):
+def _draw_lanes(axes, record, ns_per_unit, end_ns):
     names, spans, labels = list(LANES), record["timeline"]["spans"], []
     for lane_y, lane in enumerate(reversed(names)):
         label, colour, hatch = LANES[lane]
         mine = [span for span in spans if span["lane"] == lane]
-        axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in mine],
+        axes.broken_barh([(s["begin_ns"] / ns_per_unit, (s["end_ns"] - s["begin_ns"]) / ns_per_unit) for s in mine],
                          (lane_y + BAR_SPAN[0], BAR_SPAN[1] - BAR_SPAN[0]), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
-        _name_wide_bars(axes, mine, lane_y, scale, end)
-        unplanned = unplanned_text(record, lane)
+        _name_wide_bars(axes, mine, lane_y, ns_per_unit, end_ns)
+        unplanned = unplanned_moves_text(record, lane)
         if unplanned:
-            _draw_unplanned(axes, [span for span in spans if span["lane"] == "compute"], lane_y, scale, unplanned)
-        busy = sum(s["end_ns"] - s["begin_ns"] for s in mine) / end
-        labels.append(f"{label}\n{busy:.0%} busy" + (_stalled_text(record, busy, end) if lane == "compute" else ""))
+            _draw_unplanned(axes, [span for span in spans if span["lane"] == "compute"], lane_y, ns_per_unit, unplanned)
+        busy = sum(s["end_ns"] - s["begin_ns"] for s in mine) / end_ns
+        labels.append(f"{label}\n{busy:.0%} busy" + (_stalled_text(record, busy, end_ns) if lane == "compute" else ""))
     axes.set_yticks(range(len(names)))
     axes.set_yticklabels(labels)
     axes.set_ylim(-0.6, len(names) - 0.45)
@@ -109,42 +109,42 @@ UNPLANNED = {"to_device": {"by faults": ("fault_to_device_bytes",), "read in pla
              "to_host": {"evicted by the driver": ("driver_evict_bytes",)}}
 
 
-def unplanned_text(record, lane):
+def unplanned_moves_text(record, lane):
     """A text such as '19.7 GiB by faults' for the last iteration, or ''."""
     last = load.last_counters(record)
     sums = {cause: sum(last.get(name) or 0 for name in names) for cause, names in UNPLANNED.get(lane, {}).items()}
     return ", ".join(f"{load.bytes_text(moved)} {cause}" for cause, moved in sums.items() if moved)
 
 
-def _draw_unplanned(axes, operators, lane_y, scale, text):
+def _draw_unplanned(axes, operator_spans, lane_y, ns_per_unit, text):
     """Draws a thin band below the lane while operators run, since the record does not say for which of them data moved."""
-    axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in operators],
+    axes.broken_barh([(s["begin_ns"] / ns_per_unit, (s["end_ns"] - s["begin_ns"]) / ns_per_unit) for s in operator_spans],
                      (lane_y - 0.52, 0.1), facecolor="#B00020", edgecolor="none", alpha=0.45)
     axes.text(0.005, lane_y - 0.31, f"{text}, while operators run", transform=axes.get_yaxis_transform(), fontsize=8, va="center",
               color="#B00020", zorder=5)
 
 
-def _stalled_text(record, busy_share, end):
+def _stalled_text(record, busy_share, end_ns):
     """A text with the share of time in which kernels wait for faults, evictions and the link; '' below 2 %, which may be slower operators
     instead."""
     resident = record.get("compute_ns")
-    stalled = busy_share - resident / end if resident else 0
+    stalled = busy_share - resident / end_ns if resident else 0
     return f",\n{stalled:.0%} stalled" if stalled > 0.02 else ""
 
 
 MAX_LETTERS = 9  # maximum length of a name that is written vertically in a lane
 
 
-def _name_wide_bars(axes, spans, lane_y, scale, end):
+def _name_wide_bars(axes, spans, lane_y, ns_per_unit, end_ns):
     """Writes names into bars, or into neighbouring bars of one operator, that are wide enough."""
     room = 16.5 * axes.get_figure().get_figwidth()  # number of letters that fit side by side
     for begin, stop, name in _merged_spans(spans):
-        share = (stop - begin) / end
+        share = (stop - begin) / end_ns
         upright = share * room < len(name) + 1
         if upright and share < 1.9 / room:
             continue
         shown = name if not upright or len(name) <= MAX_LETTERS else name[:MAX_LETTERS - 1] + "…"
-        axes.text((begin / 2 + stop / 2) / scale, lane_y + sum(BAR_SPAN) / 2, shown, ha="center", va="center",
+        axes.text((begin / 2 + stop / 2) / ns_per_unit, lane_y + sum(BAR_SPAN) / 2, shown, ha="center", va="center",
                   fontsize=7, rotation=90 if upright else 0, clip_on=True,
                   bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
 
@@ -163,12 +163,12 @@ def _merged_spans(spans):
     return found
 
 
-def _draw_memory(axes, record, scale, end):
+def _draw_memory(axes, record, ns_per_unit, end_ns):
     samples = record["timeline"].get("resident") or []
     memory = record.get("memory") or {}
     top = 0.0
     if samples:
-        at = [sample["at_ns"] / scale for sample in samples] + [end / scale]
+        at = [sample["at_ns"] / ns_per_unit for sample in samples] + [end_ns / ns_per_unit]
         held = [sample["bytes"] / GIB for sample in samples] + [samples[-1]["bytes"] / GIB]
         axes.fill_between(at, held, step="post", color="#DDDDDD", linewidth=0)
         axes.step(at, held, where="post", color="black", linewidth=1.1, label="resident on the device")

@@ -25,9 +25,9 @@ NETWORKS = {"resnet50": (ResNet, lambda: ResNet((1, 1, 1, 1), 16, 10)), "gpt2": 
             "llama_lora": (Llama, lambda: Llama(3, 64, 4, 2, 128, 61, 64))}
 
 
-def images(small, device):
-    """Each class has a colour of its own."""
-    classes, batch, size = (10, 8, 64) if small else (1000, 256, 224)
+def image_batches(is_small, device):
+    """Yields batches (images, labels). Each class has a colour of its own."""
+    classes, batch, size = (10, 8, 64) if is_small else (1000, 256, 224)
     colours = torch.rand(classes, 3, 1, 1, device=device)
     while True:
         labels = torch.randint(classes, (batch,), device=device)
@@ -35,30 +35,30 @@ def images(small, device):
         yield x.to(memory_format=torch.channels_last), labels
 
 
-def texts(batch, length, device, words):
-    """Few words are frequent, most are rare."""
+def text_batches(batch_size, length, device, vocabulary_size):
+    """Yields batches (words, next words). Few words are frequent, most are rare."""
     while True:
-        x = (words * torch.rand(batch, length + 1, device=device) ** 8).long()
+        x = (vocabulary_size * torch.rand(batch_size, length + 1, device=device) ** 8).long()
         yield x[:, :-1], x[:, 1:]
 
 
-def batches(name, model, small, device):
+def batches_for(network_name, model, is_small, device):
     torch.manual_seed(1)
-    if name == "resnet50":
-        return images(small, device)
-    return texts(*((4, 64) if small else (24, 1024) if name == "gpt2" else (8, 1024)), device, model.model.words.num_embeddings)
+    if network_name == "resnet50":
+        return image_batches(is_small, device)
+    return text_batches(*((4, 64) if is_small else (24, 1024) if network_name == "gpt2" else (8, 1024)), device, model.model.words.num_embeddings)
 
 
-def train(model, optimizer, data, steps, cap=None):
-    """The loss of each step, and the peak of the later ones. `cap`: bytes, above which PyTorch gives no memory once a plan is settled."""
+def train(model, optimizer, batches, step_count, cap_bytes=None):
+    """The loss of each step, and the peak of the later ones. PyTorch gives no memory above `cap_bytes` once a plan is settled."""
     losses, on_gpu, begun = [], torch.cuda.is_available(), False
-    for step, batch in zip(range(steps), data):
-        if on_gpu and not begun and step >= 5 and (cap is None or model.plan.settled):
+    for step, batch in zip(range(step_count), batches):
+        if on_gpu and not begun and step >= 5 and (cap_bytes is None or model.plan.settled):
             begun = True
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-            if cap and model.plan.within:
-                torch.cuda.set_per_process_memory_fraction(min(1.0, cap / torch.cuda.get_device_properties(0).total_memory))
+            if cap_bytes and model.plan.within:
+                torch.cuda.set_per_process_memory_fraction(min(1.0, cap_bytes / torch.cuda.get_device_properties(0).total_memory))
         optimizer.zero_grad()
         loss = model(*batch)
         loss.backward()
@@ -92,10 +92,10 @@ def main():
         return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=wanted.rate)
 
     backend = "inductor" if device == "cuda" else "aot_eager"
-    own, peak = train(torch.compile(model, backend=backend), optimizer_of(model), batches(wanted.network, model, wanted.small, device), wanted.steps)
+    own, peak = train(torch.compile(model, backend=backend), optimizer_of(model), batches_for(wanted.network, model, wanted.small, device), wanted.steps)
     if device == "cpu":
         probe = umbench.torch.fit(copy.deepcopy(fitted), budget="1TiB", optimizer="AdamW", backend=backend, effort=0.01)
-        probe(*next(batches(wanted.network, model, wanted.small, device)))
+        probe(*next(batches_for(wanted.network, model, wanted.small, device)))
         peak = probe.plan.unplanned["peak"]
     del model
     optimizer = optimizer_of(fitted.to(device))
@@ -103,7 +103,7 @@ def main():
     parts = wanted.parts or ("auto" if wanted.network != "resnet50" else 1)
     effort = 0.01 if wanted.small else 1.0
     fitted = umbench.torch.fit(fitted, budget=budget, optimizer=optimizer, micro_batches=parts if parts == "auto" else int(parts), backend=backend, effort=effort)
-    planned, used = train(fitted, optimizer, batches(wanted.network, fitted, wanted.small, device), wanted.steps, budget)
+    planned, used = train(fitted, optimizer, batches_for(wanted.network, fitted, wanted.small, device), wanted.steps, budget)
     print(fitted.plan)
     print(f"{'step':>6} {'unplanned':>10} {'fitted':>10}")
     for step in sorted({*range(0, wanted.steps, max(1, wanted.steps // 10)), wanted.steps - 1}):

@@ -37,13 +37,13 @@ def gpt2():
 MODELS = {"resnet50": resnet50, "gpt2": gpt2}
 
 
-def median_ms(make, steps):
-    """Of training steps with SGD: forward, backward, update."""
+def time_steps(make_model_and_loss, step_count):
+    """(median of the later steps, time of the first) in ms. A step is forward, backward and update by SGD."""
     torch.manual_seed(0)
-    model, loss = make()
+    model, loss = make_model_and_loss()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     times = []
-    for _ in range(WARM + steps):
+    for _ in range(WARM + step_count):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         optimizer.zero_grad()
@@ -63,11 +63,11 @@ def main():
     wanted = parser.parse_args()
     for policy in wanted.policies.split(","):
         if policy == "stock":
-            median, first = median_ms(MODELS[wanted.model], wanted.steps)
+            median, first = time_steps(MODELS[wanted.model], wanted.steps)
             print(f"{wanted.model} stock: {median:.2f} ms a step, the first {first:.1f} ms", flush=True)
             continue
         with managed_pool(policy) as pool:
-            median, first = median_ms(MODELS[wanted.model], wanted.steps)
+            median, first = time_steps(MODELS[wanted.model], wanted.steps)
             print(f"{wanted.model} {policy}: {median:.2f} ms a step, the first {first:.1f} ms, {pool.peak / 2**30:.2f} GiB managed", flush=True)
 
 

@@ -298,12 +298,12 @@ def test_every_strategy_has_a_row_that_no_other_looks_like(umbench):
 
 
 def test_a_strategy_looks_the_same_whatever_stands_beside_it():
-    from umbench.plots.looks import looks
+    from umbench.plots.looks import looks_by_label
 
-    alone = looks({"twin": "managed", "plan:mine": "explicit"})
-    beside = looks({"device": "device", "plan:mine": "explicit", "managed": "managed", "twin": "managed", "a": "managed"})
+    alone = looks_by_label({"twin": "managed", "plan:mine": "explicit"})
+    beside = looks_by_label({"device": "device", "plan:mine": "explicit", "managed": "managed", "twin": "managed", "a": "managed"})
     assert all(beside[label] == look for label, look in alone.items())
-    variants = looks({"best (bits 0)": "explicit", "best (bits 1)": "explicit"})
+    variants = looks_by_label({"best (bits 0)": "explicit", "best (bits 1)": "explicit"})
     assert len({look.dash for look in variants.values()}) == 2 and len({look.colour for look in variants.values()}) == 1
 
 

@@ -27,7 +27,7 @@ def plan():
 def test_tensors_are_kept_moved_and_given_up():
     from umbench.plots import plan as picture
 
-    states, computes = picture.states_of(plan(), graph())
+    states, computes = picture.tensor_states(plan(), graph())
     assert computes == 6
     whole = (0, 4)
     assert states["a"][whole] == [("kept", 0, 3), ("moved", 3, 4), ("kept", 4, 6)]

@@ -15,7 +15,7 @@ from umbench import load
 import matplotlib.image
 
 from umbench.plots import report_parts
-from umbench.plots.verdict import verdict as verdict_on
+from umbench.plots.verdict import verdict_sentences
 
 FIGURES = ["slowdown", "time", "traffic", "series", "timeline_1", "prediction"]
 
@@ -126,9 +126,9 @@ def test_reasons_are_shown_as_text(report):
 
 def test_time_parts_add_up():
     plain = synthetic.record("vgg16", "managed", 1.5)
-    assert sum(report_parts.time_parts(plain).values()) == load.steady_ns(plain)
+    assert sum(report_parts.time_by_part(plain).values()) == load.steady_ns(plain)
     spans = [("compute", "a", 0, 50), ("to_device", "b", 40, 70), ("to_host", "c", 60, 90), ("compute", "d", 95, 100)]
-    assert report_parts.time_parts(timed(45, spans)) == {
+    assert report_parts.time_by_part(timed(45, spans)) == {
         "compute": 45, "computing again": 0, "slower kernels": 10, "waiting for copies to the GPU": 20,
         "waiting for copies to the CPU": 20, "launches and gaps": 5}
 
@@ -145,10 +145,10 @@ def plan(swaps, repeats):
 
 def test_computing_again_and_faults_are_told_from_waiting():
     spans = [("compute", "a", 0, 50), ("compute", "b", 50, 80), ("compute", "a", 90, 140)]
-    parts = report_parts.time_parts(timed(80, spans, **plan(False, True)))
+    parts = report_parts.time_by_part(timed(80, spans, **plan(False, True)))
     assert parts["computing again"] == 50 and parts["launches and gaps"] == 10 and sum(parts.values()) == 140
     faulting = {"counters": {"first": synthetic.counted(), "last": synthetic.counted(faults=7)}}
-    parts = report_parts.time_parts(timed(80, spans, **plan(True, False), **faulting))
+    parts = report_parts.time_by_part(timed(80, spans, **plan(True, False), **faulting))
     assert parts["faults and evictions"] == 50 and parts["computing again"] == 0
 
 
@@ -157,7 +157,7 @@ def test_computing_again_and_faults_are_told_from_waiting():
     ({"family": "explicit"} | plan(True, True), "copies or computing again"), ({"family": "explicit"} | plan(False, False), "launches and gaps"), ({}, "copies or faults"), ({"family": "explicit"}, "copies or computing again"),
     ({"counters": {"first": synthetic.counted(), "last": synthetic.counted(faults=7)}}, "faults and evictions")])
 def test_without_a_timeline_the_plan_names_what_is_beyond_compute(changes, name):
-    parts = report_parts.time_parts(synthetic.record("vgg16", "managed", 1.5) | changes)
+    parts = report_parts.time_by_part(synthetic.record("vgg16", "managed", 1.5) | changes)
     assert list(parts) == ["compute", name] and set(parts) <= set(report_parts.TIME_PARTS)
 
 
@@ -165,7 +165,7 @@ def verdict_of(times, ratios=(1.5,)):
     """The verdict on one network with these times in ms, the same at every ratio."""
     cells = [synthetic.record(strategy="device", ratio=0.5, time_ns=100 * 10**6)]
     cells += [synthetic.record(strategy=name, ratio=ratio, time_ns=time * 10**6) for name, time in times.items() for ratio in ratios]
-    return " ".join(verdict_on(load.group_of(cells[0]), cells, 100e6))
+    return " ".join(verdict_sentences(load.group_of(cells[0]), cells, 100e6))
 
 
 def test_what_hints_do_harm_is_said():
@@ -181,7 +181,7 @@ def test_what_hints_do_harm_is_said():
 def test_more_memory_that_makes_it_slower_is_said():
     cells = [synthetic.record(strategy="device", ratio=0.5, time_ns=10**8)]
     cells += [synthetic.record(strategy="best", ratio=ratio, time_ns=time) for ratio, time in ((1.25, 11 * 10**7), (1.5, 3 * 10**8), (2.0, 12 * 10**7))]
-    text = " ".join(verdict_on(load.group_of(cells[0]), cells, 1e8))
+    text = " ".join(verdict_sentences(load.group_of(cells[0]), cells, 1e8))
     assert "best is slower with more memory: 3.00 times the time with everything on the device at ratio 1.5, 1.20 times at 2." in text
     assert "more memory" not in verdict_of({"managed": 200, "best": 120}, (1.5, 2))
 
@@ -189,13 +189,13 @@ def test_more_memory_that_makes_it_slower_is_said():
 def test_a_strategy_without_a_plan_where_another_has_one_is_said():
     cells = [synthetic.record(strategy="device", ratio=0.5, time_ns=10**8), synthetic.record(strategy="twin", ratio=3.0, time_ns=2 * 10**8),
              synthetic.record(strategy="best", ratio=3.0, outcome="infeasible"), synthetic.record(strategy="best", ratio=4.0, outcome="infeasible")]
-    text = " ".join(verdict_on(load.group_of(cells[0]), cells, 1e8))
+    text = " ".join(verdict_sentences(load.group_of(cells[0]), cells, 1e8))
     assert "At ratio 3 there is no plan of best, while twin runs." in text and "At ratio 4 there is no plan" not in text
 
 
 def test_cells_of_different_machine_files_are_said():
     cells = [synthetic.record(strategy="device", ratio=0.5, figures_digest="0" * 16), synthetic.record(ratio=1.5, figures_digest="1" * 16)]
-    assert "simulated with 2 different machine files" in " ".join(verdict_on(load.group_of(cells[0]), cells, 1e8))
+    assert "simulated with 2 different machine files" in " ".join(verdict_sentences(load.group_of(cells[0]), cells, 1e8))
     assert "machine files" not in verdict_of({"managed": 200})
 
 

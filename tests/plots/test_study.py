@@ -36,7 +36,7 @@ def test_growth_keeps_measured_apart(records):
                 for batch in (64, 128)]
     for record in measured:
         record["key"] += "/measured"
-    assert len(growth.panels_of(records + measured)) == 2
+    assert len(growth.records_by_panel(records + measured)) == 2
 
 
 def test_growth_needs_something_that_grows(script, tmp_path, records):
@@ -58,7 +58,7 @@ def graph():
 
 
 def test_what_is_alive_between_the_passes():
-    assert bounds.alive_between_passes(graph()) == (1 + 4 + 3) * GIB
+    assert bounds.bytes_alive_between_passes(graph()) == (1 + 4 + 3) * GIB
 
 
 def test_the_bound_is_the_slower_of_operators_and_link(script, tmp_path):
@@ -83,7 +83,7 @@ def test_the_bound_is_the_slower_of_operators_and_link(script, tmp_path):
 def test_what_leaves_in_the_forward_pass_and_comes_back_in_the_backward_pass(script, tmp_path):
     spans = [{"lane": "compute", "name": name, "begin_ns": begin * 10**6, "end_ns": end * 10**6}
              for name, begin, end in (("conv", 0, 20), ("pool", 20, 30), ("top", 30, 40), ("conv.backward", 40, 100))]
-    assert bounds.pass_times(graph(), spans) == (30 * 10**6, 70 * 10**6)
+    assert bounds.pass_times_ns(graph(), spans) == (30 * 10**6, 70 * 10**6)
     records = [synthetic.record(strategy="twin", ratio=2.0, time_ns=1_000_000_000)]
     device = synthetic.record(strategy="device", ratio=0.9, timeline={"iteration": 1, "spans": spans, "resident": []})
     (tmp_path / "g.json").write_text(json.dumps(graph()), encoding="utf-8")
