@@ -394,7 +394,7 @@ def nothing():
 """
 
 
-class Done:
+class ExportResult:
     def __init__(self, returncode, stdout, stderr):
         self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
 
@@ -405,8 +405,8 @@ def export(tmp_path, monkeypatch, capfd):
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
-    def run(name, *options):
-        given = [f"models.py:{name}", "-o", "out.json", *options]
+    def run_export(model_function_name, *options):
+        given = [f"models.py:{model_function_name}", "-o", "out.json", *options]
         try:
             code = load.report_errors(lambda: model_export.main(model_arguments.parse_export(given)), "umbench")
         except SystemExit as left:
@@ -418,13 +418,13 @@ def export(tmp_path, monkeypatch, capfd):
         if graph:
             jsonschema.validate(graph, SCHEMA)
             written.unlink()
-        return Done(code, told.out, told.err), graph
+        return ExportResult(code, told.out, told.err), graph
 
-    return run
+    return run_export
 
 
-def by_name(graph, of="ops"):
-    return {entry["name"]: entry for entry in graph[of]}
+def entries_by_name(graph, list_name="ops"):
+    return {entry["name"]: entry for entry in graph[list_name]}
 
 
 def test_what_umbench_knows_is_mapped(export):
@@ -435,7 +435,7 @@ def test_what_umbench_knows_is_mapped(export):
         "softmax_cross_entropy_backward", "linear_backward_data", "linear_backward_filter", "bias_backward", "global_average_pool_backward",
         "max_pool_backward", "relu_backward", "batch_norm_backward", "convolution_backward_filter", "bias_backward"]
     assert all(":" in op["name"] or op["name"].startswith("loss") for op in graph["ops"])  # the module, and the node
-    tensors = by_name(graph, "tensors")
+    tensors = entries_by_name(graph, "tensors")
     assert tensors["0.weight"] == {"name": "0.weight", "shape": [8, 3, 3, 3], "use": "parameter"}
     assert tensors["6.weight"]["shape"] == [5, 8, 1, 1] and tensors["labels"]["use"] == "label"
     gradients = {name for name, t in tensors.items() if t.get("use") == "parameter_gradient"}
@@ -450,10 +450,10 @@ def test_what_networks_since_2015_need_is_mapped(export):
         "convolution", "relu", "concat", "average_pool", "global_average_pool", "linear", "softmax_cross_entropy",
         "softmax_cross_entropy_backward", "linear_backward_data", "linear_backward_filter", "bias_backward", "global_average_pool_backward",
         "average_pool_backward", "concat_backward", "convolution_backward_data", "convolution_backward_filter", "add", "relu_backward"}
-    ops = by_name(graph)
+    ops = entries_by_name(graph)
     assert ops["deep:convolution_1"]["groups"] == 8 and "groups" not in ops["wide:convolution"] and ops["wide:convolution"]["pad"] == [1, 0]
     apart = next(op for op in graph["ops"] if op["kind"] == "concat_backward")
-    shapes = {name: tensor["shape"] for name, tensor in by_name(graph, "tensors").items()}
+    shapes = {name: tensor["shape"] for name, tensor in entries_by_name(graph, "tensors").items()}
     assert [shapes[name] for name in apart["out"]] == [[4, 8, 16, 16]] * 2 and shapes[apart["in"][0]] == [4, 16, 16, 16]
     assert ops["avg_pool2d"]["count_include_pad"] is True
     assert all(op.get("capped") for op in graph["ops"] if op["kind"].startswith("relu"))
@@ -462,7 +462,7 @@ def test_what_networks_since_2015_need_is_mapped(export):
 def test_the_rest_is_opaque_and_says_how_it_is_cut(export):
     done, graph = export("mlp", "--as", "eager")
     assert done.returncode == 0, done.stderr
-    ops = by_name(graph)
+    ops = entries_by_name(graph)
     norm = ops["2:native_layer_norm_backward"]
     assert norm["label"] == "native_layer_norm_backward" and norm["cut"]["out"] == ["part", "sum", "sum"]
     assert ops["1:gelu"]["alias"] == {"input": 0, "output": 0} and ops["1:gelu"]["cut"] == {"in": ["part"], "out": ["part"]}
@@ -485,7 +485,7 @@ def test_a_step_is_no_shorter_than_its_launches(export):
 def test_what_a_model_changes_is_written_in_place(export):
     done, graph = export("counting", "--machine", "h200", "--as", "eager")
     assert done.returncode == 0, done.stderr
-    update = by_name(graph)["seen.update"]
+    update = entries_by_name(graph)["seen.update"]
     assert update["out"] == ["seen"] and "seen" in update["in"] and update["repeatable"] is False
     assert all(op["duration_ns"] > 0 for op in graph["ops"] if op["kind"] == "opaque")
 
@@ -496,11 +496,11 @@ def test_inference_has_no_gradients(export):
     assert {t.get("use", "activation") for t in graph["tensors"]} == {"input", "parameter", "activation", "output"}
 
 
-@pytest.mark.parametrize("arguments, words", [(["nothing"], "torch.nn.Module"), (["none"], "no function none"),
+@pytest.mark.parametrize("arguments, expected_words", [(["nothing"], "torch.nn.Module"), (["none"], "no function none"),
                                               (["mlp", "--name", "A b"], "--name"), (["mlp", "--machine", "none"], "none")])
-def test_bad_input_is_one_line(export, arguments, words):
+def test_bad_input_is_one_line(export, arguments, expected_words):
     done, _ = export(*arguments)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr, done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and expected_words in done.stderr, done.stderr
 
 
 def test_layers_may_be_copied_shared_and_unused(export):
@@ -519,7 +519,7 @@ def test_a_model_of_one_batch_size_is_not_cut(export):
     assert not any("cut" in op for op in graph["ops"])
 
 
-@pytest.mark.parametrize(("model", "told"), [
+@pytest.mark.parametrize(("model", "expected_text"), [
     ("asks", "depend on values of its tensors"), ("frozen", "no parameter requires a gradient; give --inference"),
     ("wide", "the model fails on its example inputs: RuntimeError"),
     ("deep", "in module body.1 the model's operators depend on values"), ("deep", "put torch.where in place of such an if"),
@@ -530,9 +530,9 @@ def test_a_model_of_one_batch_size_is_not_cut(export):
     ("named", "example input 1 is a dict, not a tensor"), ("broken", "the function fails: OSError: no such weights"),
     ("selective", "checkpointing that selects operators is not traced"), ("flexible", "the model calls flex_attention, which is not traced"),
     ("empty", "example input 1 is empty ([0, 3])"), ("nothing", "the function returns something else than (model, inputs)")])
-def test_what_cannot_be_exported_is_told_in_one_line(export, model, told):
+def test_what_cannot_be_exported_is_told_in_one_line(export, model, expected_text):
     done, _ = export(model)
-    assert done.returncode == 2 and told in done.stderr
+    assert done.returncode == 2 and expected_text in done.stderr
     assert len(done.stderr.splitlines()) == 1 and not done.stdout
 
 
@@ -576,7 +576,7 @@ def test_attention_is_one_operator_without_a_matrix_of_places(export, form, mode
     assert done.returncode == 0, done.stderr
     found = [op["label"] for op in graph["ops"] if "scaled_dot_product" in op.get("label", "")]
     assert found == [f"_scaled_dot_product_{kind}_attention", f"_scaled_dot_product_{kind}_attention_backward"]
-    rows = [t for t in graph["tensors"] if liveness.tensor_bytes(t) == 4 * 4 * 128 * 128 * liveness.SIZES[t.get("type", "f32")]]
+    rows = [t for t in graph["tensors"] if liveness.size_of(t) == 4 * 4 * 128 * 128 * liveness.SIZES[t.get("type", "f32")]]
     assert not rows  # batch x heads x places x places
 
 
@@ -593,7 +593,7 @@ def test_attention_is_plain_with_a_mask_that_fused_kernels_do_not_take(export, m
     assert done.returncode == 0, done.stderr
     labels = [op["label"] for op in graph["ops"]]
     assert not any("scaled_dot_product" in label for label in labels) and labels.count("bmm") == 6
-    rows = [t for t in graph["tensors"] if liveness.tensor_bytes(t) >= 4 * 4 * 128 * 128 * 4]
+    rows = [t for t in graph["tensors"] if liveness.size_of(t) >= 4 * 4 * 128 * 128 * 4]
     assert rows  # batch x heads x places x places
 
 
@@ -614,7 +614,7 @@ def test_a_product_that_is_doubled_is_added_by_a_kernel_of_its_own(export):
 
 def test_logits_are_not_kept_in_float32(export):
     _, graph = export("attends")
-    wide = [t for t in graph["tensors"] if liveness.tensor_bytes(t) >= 4 * 127 * 1000 * 4]
+    wide = [t for t in graph["tensors"] if liveness.size_of(t) >= 4 * 127 * 1000 * 4]
     assert not wide, wide
 
 
@@ -637,7 +637,7 @@ def test_frozen_parameters_have_no_gradients(export):
 @pytest.mark.parametrize("step", ["foreach", "fused", "each"])
 def test_the_optimizer_adds_states_and_a_step(export, optimizer, states, step):
     _, graph = export("halves", "--optimizer", optimizer, "--step", step)
-    size = {use: sum(liveness.tensor_bytes(t) for t in graph["tensors"] if t["use"] == use) for use in ("parameter", "state")}
+    size = {use: sum(liveness.size_of(t) for t in graph["tensors"] if t["use"] == use) for use in ("parameter", "state")}
     assert size["state"] == states * size["parameter"]
     steps = [op for op in graph["ops"] if op["label"].startswith(f"{optimizer} ")]
     assert len(steps) == (0 if optimizer == "none" else 6 if step == "each" else 1)
@@ -698,7 +698,7 @@ def test_causal_attention_multiplies_half(export):
 def test_convolutions_without_channels_last_are_copied(export, model, copied):
     _, graph = export(model)
     (forward,) = [op for op in graph["ops"] if op["label"] == "convolution" and op["name"].startswith("1:")]
-    size = {t["name"]: liveness.tensor_bytes(t) for t in graph["tensors"]}
+    size = {t["name"]: liveness.size_of(t) for t in graph["tensors"]}
     touched = sum(size[name] for name in forward["in"] + forward["out"] if not name.endswith("bias"))
     assert forward.get("workspace_bytes", 0) == (touched if copied else 0)
 
@@ -721,7 +721,7 @@ def test_what_convolutions_want_with_channels_last_is_copied_once_and_saved(expo
 
 def test_the_gradient_of_the_last_convolution_is_copied_where_it_lies_as_traced(export):
     _, graph = export("ends")
-    size = {t["name"]: liveness.tensor_bytes(t) for t in graph["tensors"]}
+    size = {t["name"]: liveness.size_of(t) for t in graph["tensors"]}
     last, first = [op for op in graph["ops"] if op["label"] == "convolution_backward"]
     (gradient,) = [name for name in last["in"] if "where" in name]
     assert last["workspace_bytes"] == size[gradient] and "workspace_bytes" not in first

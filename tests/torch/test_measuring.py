@@ -12,7 +12,7 @@ from umbench.torch import convert, generated, launches, measuring  # noqa: E402
 LAYERS, LIBRARY, GENERATED, LAUNCH = 4, {"ns": 40_000, "workspace": 512}, 1_000, 20_000
 
 
-class Times:
+class FakeTimes:
     """As measuring.Times, of a GPU on which all operators of a kind take the same time."""
 
     def __init__(self):
@@ -22,10 +22,10 @@ class Times:
         self.layouts.add(channels_last)
         return LIBRARY
 
-    def ns_of_copy(self, size):
+    def ns_of_copy(self, byte_count):
         return GENERATED
 
-    def ns_of_kernel(self, kernel, size, channels_last):
+    def ns_of_kernel(self, kernel, byte_count, channels_last):
         assert kernel.joined and kernel.writes
         return GENERATED
 
@@ -37,7 +37,7 @@ def perceptron():
     return nn.Sequential(*[layer for _ in range(LAYERS) for layer in (nn.Linear(64, 64), nn.ReLU())]), (torch.randn(32, 64),)
 
 
-def looked_up():
+def table_lookups():
     class Tables(nn.Module):
         def __init__(self):
             super().__init__()
@@ -49,13 +49,13 @@ def looked_up():
     return Tables(), (torch.zeros(4, 64, dtype=torch.long),)
 
 
-def images():
+def convolutions():
     return nn.Sequential(nn.Conv2d(128, 128, 3, padding=1), nn.Conv2d(128, 256, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten()), (torch.randn(2, 128, 8, 8),)
 
 
 def test_products_take_what_was_measured_and_other_kernels_their_bytes():
     made = convert.convert_model(perceptron)
-    measuring.set_durations(made, Times())
+    measuring.set_durations(made, FakeTimes())
     products = [op for op in made.document["ops"] if op["label"] in ("addmm", "mm")]
     others = [op for op in made.document["ops"] if op not in products]
     assert len(products) == 3 * LAYERS - 1 and others
@@ -63,8 +63,8 @@ def test_products_take_what_was_measured_and_other_kernels_their_bytes():
     assert all(op["duration_ns"] == GENERATED + measuring.BETWEEN_KERNELS_NS * made.launches.get(op["name"], 1) for op in others)
 
 
-def times_in(folder, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+def times_without_gpu(cache_folder, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_folder))
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "made up")
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
@@ -73,16 +73,16 @@ def times_in(folder, monkeypatch):
 
 
 def test_errors_of_the_moment_are_not_kept(tmp_path, monkeypatch):
-    times = times_in(tmp_path, monkeypatch)
+    times = times_without_gpu(tmp_path, monkeypatch)
     times.known = {"a": {"ns": 5}, "b": measuring.error_entry(torch.OutOfMemoryError("CUDA out of memory")), "copies": [[1, 2]],
                    "c": measuring.error_entry(RuntimeError("CUDA error: unknown")), "d": measuring.error_entry(ValueError("wants whole numbers"))}
     times.save()
-    assert set(times_in(tmp_path, monkeypatch).known) == {"a", "copies", "d"}
+    assert set(times_without_gpu(tmp_path, monkeypatch).known) == {"a", "copies", "d"}
     assert "OutOfMemoryError" in times.known["b"]["refused"]
 
 
 def test_times_are_kept_by_one_process_at_a_time(tmp_path, monkeypatch):
-    times, held = times_in(tmp_path, monkeypatch), []
+    times, held = times_without_gpu(tmp_path, monkeypatch), []
     monkeypatch.setattr(measuring.fcntl, "flock", lambda file, how: held.append(how))
     replace = measuring.os.replace
     monkeypatch.setattr(measuring.os, "replace", lambda *names: (held.append(names[1]), replace(*names)))
@@ -94,22 +94,22 @@ def test_times_are_kept_by_one_process_at_a_time(tmp_path, monkeypatch):
 
 
 def test_generated_kernels_that_cannot_be_timed_are_told(tmp_path, monkeypatch):
-    times, made = times_in(tmp_path, monkeypatch), convert.convert_model(perceptron)
+    times, made = times_without_gpu(tmp_path, monkeypatch), convert.convert_model(perceptron)
     monkeypatch.setattr(generated, "is_worth_timing", lambda kernel, size: True)
     monkeypatch.setattr(times, "ns_of_copy", lambda size: 7)
 
-    def fails(module, examples):
+    def raise_error(module, examples):
         raise ValueError("no such kernel")
 
     times.device = torch.device("cpu")
-    monkeypatch.setattr(generated.private, "compile_kernel", fails)
+    monkeypatch.setattr(generated.private, "compile_kernel", raise_error)
     assert times.ns_of_kernel(next(iter(made.generated.values())), 1 << 20, True) == 7
     assert list(times.untimed.values()) == ["ValueError: no such kernel"]
 
 
 def test_short_kernels_wait_for_their_launches():
     made = convert.convert_model(perceptron)
-    measuring.set_durations(made, Times())
+    measuring.set_durations(made, FakeTimes())
     names = [op["name"] for op in made.document["ops"]]
     alone = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     taken = launches.add_waits(made, LAUNCH)
@@ -128,27 +128,27 @@ def test_copies_of_a_convolution_are_launched_too():
 
 def test_long_kernels_hide_their_launches():
     made = convert.convert_model(perceptron)
-    measuring.set_durations(made, Times())
+    measuring.set_durations(made, FakeTimes())
     alone = sum(op["duration_ns"] for op in made.document["ops"])
     assert launches.add_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.BEFORE + 2
 
 
 def test_sums_into_a_small_table_are_timed_at_positions_within_it():
-    made = convert.convert_model(looked_up)
+    made = convert.convert_model(table_lookups)
     kernels = {at: kernel for kernel in made.generated.values() for at in [generated.SeparateKernel(kernel, torch.device("cpu")).positions] if at > 1}
     assert set(kernels) == {16, 1 << 20}
     assert not generated.is_worth_timing(kernels[1 << 20], 1 << 30)
 
 
-@pytest.mark.parametrize(("target", "dim", "positions"), [((4096, 8), 1, 8), ((32, 8), 0, 32)])
-def test_positions_lie_within_the_extent_that_they_go_along(target, dim, positions):
+@pytest.mark.parametrize(("table_shape", "dim", "expected_positions"), [((4096, 8), 1, 8), ((32, 8), 0, 32)])
+def test_positions_lie_within_the_extent_that_they_go_along(table_shape, dim, expected_positions):
     graph = torch.fx.Graph()
     table, index, source = (graph.placeholder(name) for name in ("table", "index", "source"))
     adds = graph.call_function(torch.ops.aten.scatter_add.default, (table, dim, index, source))
-    for node, value in ((table, torch.empty(target)), (index, torch.zeros(4, 8, dtype=torch.long)), (source, torch.empty(4, 8)), (adds, torch.empty(target))):
+    for node, value in ((table, torch.empty(table_shape)), (index, torch.zeros(4, 8, dtype=torch.long)), (source, torch.empty(4, 8)), (adds, torch.empty(table_shape))):
         node.meta["val"] = value
     kernel = types.SimpleNamespace(nodes=[adds], reads=[table, index, source], writes=[adds], joined=True)
-    assert generated.SeparateKernel(kernel, torch.device("cpu")).positions == positions and generated.is_worth_timing(kernel, 1 << 30)
+    assert generated.SeparateKernel(kernel, torch.device("cpu")).positions == expected_positions and generated.is_worth_timing(kernel, 1 << 30)
     kernel.reads.remove(index)  # computed in the kernel
     assert not generated.is_worth_timing(kernel, 1 << 30)
 
@@ -158,7 +158,7 @@ def test_gradients_that_are_copied_come_on_top():
         return nn.Sequential(nn.Conv2d(128, 256, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), (torch.randn(2, 128, 8, 8),)
 
     made = convert.convert_model(images)
-    measuring.set_durations(made, Times())
+    measuring.set_durations(made, FakeTimes())
     (backward,) = [op for op in made.document["ops"] if op["label"] == "convolution_backward"]
     assert backward["workspace_bytes"] == 512 + 2 * 256 * 8 * 8 * 4
     assert backward["duration_ns"] == LIBRARY["ns"] + GENERATED + measuring.BETWEEN_KERNELS_NS * made.launches[backward["name"]]
@@ -166,8 +166,8 @@ def test_gradients_that_are_copied_come_on_top():
 
 def test_images_are_measured_as_they_are_laid_out():
     for form, wanted in (("compile", True), ("eager", False)):
-        times = Times()
-        measuring.set_durations(convert.convert_model(images, form=form), times)
+        times = FakeTimes()
+        measuring.set_durations(convert.convert_model(convolutions, form=form), times)
         assert times.layouts <= {wanted} and (form == "eager" or times.layouts)
 
 
@@ -208,7 +208,7 @@ def test_the_load_is_recorded_once_and_is_long_only_after_a_rest(tmp_path, monke
         def elapsed_time(self, end):
             return 1.0
 
-    times, load, made = times_in(tmp_path, monkeypatch), Graph(), []
+    times, load, made = times_without_gpu(tmp_path, monkeypatch), Graph(), []
     for name, value in (("Event", Event), ("synchronize", lambda: None)):
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(times, "_record_graph", lambda calls: Graph())

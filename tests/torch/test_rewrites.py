@@ -34,7 +34,7 @@ def test_gradients_of_a_convolution_are_parted(stride, padding, dilation, transp
     graph.recompile()
     (whole,) = graph.graph.find_nodes(op="call_function", target=aten.convolution_backward.default)
     (other,) = graph.graph.find_nodes(op="call_function", target=aten.convolution.default)
-    assert whole.args[10] == [False, True, True] and image_gradient(whole) not in other.all_input_nodes
+    assert whole.args[10] == [False, True, True] and image_argument(whole) not in other.all_input_nodes
     torch.testing.assert_close(graph(gradient, image, filters), wanted)
 
 
@@ -59,7 +59,7 @@ def test_parts_of_an_image_are_read_one_by_one():
     torch.testing.assert_close(graph(first, second, filters), wanted)
 
 
-def image_gradient(node):
+def image_argument(node):
     return node.args[1]
 
 
@@ -102,7 +102,7 @@ def test_what_is_read_often_is_widened_by_each_reader():
 def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
     simplify = private.simplify
 
-    def parted(joint):
+    def simplify_and_split(joint):
         simplify(joint)
         before = len(joint.graph.nodes)
         rewrites.split_convolution_gradients(joint, 1)
@@ -116,7 +116,7 @@ def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
     model, x, labels = models.WithLoss(models.UNet(width=8, depth=1)), torch.randn(2, 3, 16, 16), torch.randint(2, (2, 16, 16))
     whole = copy.deepcopy(model)
     whole(x, labels).backward()
-    monkeypatch.setattr(private, "simplify", parted)
+    monkeypatch.setattr(private, "simplify", simplify_and_split)
     model = umbench.torch.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     model(x, labels).backward()
     assert not model.plan.differences
@@ -156,21 +156,21 @@ def test_masks_stay_where_the_backward_pass_reads_nothing_else():
 
 
 def test_images_that_are_read_long_after_are_computed_once_or_twice():
-    def convolved(image, filters):
+    def convolve(image, filters):
         return aten.convolution(image, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
 
     def gradients(tangents, image, first, inner):
-        def half(x):
+        def halve_size(x):
             return aten.convolution(x, inner, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1).relu()
 
-        def double(x):
+        def double_size(x):
             return aten.upsample_nearest2d(x, [2 * n for n in x.shape[2:]])
 
-        outer = convolved(image, first).relu()
-        middle = half(outer)
-        deep = double(convolved(convolved(half(middle), inner).relu(), inner))
-        joined = torch.cat([middle, convolved(deep, inner)], 1)
-        wide = double(convolved(convolved(joined[:, :4] + joined[:, 4:], inner), inner))
+        outer = convolve(image, first).relu()
+        middle = halve_size(outer)
+        deep = double_size(convolve(convolve(halve_size(middle), inner).relu(), inner))
+        joined = torch.cat([middle, convolve(deep, inner)], 1)
+        wide = double_size(convolve(convolve(joined[:, :4] + joined[:, 4:], inner), inner))
         last = torch.cat([outer, wide], 1)
         of_last = (last * tangents).sum()
         return last, of_last, (joined * of_last).sum()
