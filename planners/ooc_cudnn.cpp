@@ -349,6 +349,8 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
       if (tries == 0) throw;
       break;
     }
+    const nanoseconds least = time_lower_bound(p, plan);
+    if (is_clearly_slower(least, p.time_to_beat)) throw too_slow("ooc_cudnn");
     try {
       need = std::ranges::max(live_bytes(with_estimates(p), plan));
       if (need <= p.budget) need = packed_bytes(p, plan);
@@ -358,7 +360,7 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
       room -= room / 32;
       continue;
     }
-    if (need <= p.budget && time_lower_bound(p, plan) >= p.time_to_beat) throw too_slow("ooc_cudnn");
+    if (need <= p.budget && least >= p.time_to_beat) throw too_slow("ooc_cudnn");
     if (need <= p.budget) return plan;
     room -= std::min(room, need - p.budget + p.budget / 200);
   }

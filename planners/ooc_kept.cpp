@@ -41,12 +41,13 @@ struct kept_plan {
 // alone take `to_beat` or longer.
 std::optional<kept_plan> plan_in_parts(const problem& p, std::uint32_t parts, byte_count room,
                                        nanoseconds to_beat, byte_count& least) {
-  const use_table uses = make_use_table(p.network, order_in_parts(p.network, parts));
+  std::vector<compute> order = order_in_parts(p.network, parts);
+  nanoseconds computing = 0;
+  for (const compute& c : order) computing += cost_of(p, c).time;
+  if (computing >= to_beat) return std::nullopt;
+  const use_table uses = make_use_table(p.network, std::move(order));
   const std::vector<gap> gaps = find_gaps(p.network, uses);
   forecaster costs(p, uses);
-  nanoseconds computing = 0;
-  for (position at = 0; at < uses.end(); ++at) computing += costs.compute_time(at);
-  if (computing >= to_beat) return std::nullopt;
   std::vector<decision> decisions(gaps.size());
   fit_result now = fit_transfers(p.network, uses, gaps, costs, 0, decisions);
   while (now.peak > room) {

@@ -147,7 +147,7 @@ TEST_P(random_graphs, best_is_no_worse_than_its_rivals) {
 
 TEST_P(random_graphs, a_time_to_beat_hides_no_faster_plan) {
   const contest c(GetParam());
-  for (const char* name : {"autoswap", "capuchin", "ooc_cudnn", "superneurons", "tvdnn"}) {
+  for (const char* name : {"autoswap", "capuchin", "micro_batches", "ooc_cudnn", "superneurons", "tvdnn"}) {
     const strategy& by = *find_strategy(planners(), name);
     for (const double ratio : {1.1, 1.2, 1.4, 2.0, 3.0}) {
       const nanoseconds time = c.time_of(by, ratio, pressure::plan);
