@@ -38,22 +38,22 @@ MEASURED = RECORD | {"key": KEY.replace("simulated/sim:h200", "capped/cuda:0"), 
                      "device": "made up", "simulated": False, "launch": "streams", "engines": [ENGINE]}
 
 
-def json_line(entry):
+def json_line_bytes(entry):
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
-def record_file(*records, environment=ENVIRONMENT):
-    return b"".join(map(json_line, [environment, *records]))
+def record_file_bytes(*records, environment=ENVIRONMENT):
+    return b"".join(map(json_line_bytes, [environment, *records]))
 
 
-def with_value(entry, path, value):
+def with_value(entry, field_path, value):
     """A copy of the entry with the value at a path such as "memory.terms". Throws KeyError if there is no such path."""
-    head, _, rest = path.partition(".")
+    head, _, rest = field_path.partition(".")
     return entry | {head: with_value(entry[head], rest, value) if rest else value}
 
 
-def without_field(entry, path):
-    head, _, rest = path.partition(".")
+def without_field(entry, field_path):
+    head, _, rest = field_path.partition(".")
     if rest:
         return entry | {head: without_field(entry[head], rest)}
     return {name: part for name, part in entry.items() if name != head}
@@ -63,82 +63,82 @@ class Cases:
     def __init__(self):
         self.all = []
 
-    def add(self, name, expect, data, why, records=None):
-        self.all.append(Case(f"{len(self.all) + 1:03}_{name}.jsonl", expect, records if expect != "refuse" else None, data, why))
+    def add(self, name, expected_outcome, file_bytes, reason, record_count=None):
+        self.all.append(Case(f"{len(self.all) + 1:03}_{name}.jsonl", expected_outcome, record_count if expected_outcome != "refuse" else None, file_bytes, reason))
 
-    def record(self, name, expect, entry, why):
-        self.add(name, expect, record_file(entry), why, 1)
+    def add_record_case(self, name, expected_outcome, entry, reason):
+        self.add(name, expected_outcome, record_file_bytes(entry), reason, 1)
 
-    def environment(self, name, expect, entry, why):
-        self.add(name, expect, record_file(RECORD, environment=entry), why, 1)
+    def add_environment_case(self, name, expected_outcome, entry, reason):
+        self.add(name, expected_outcome, record_file_bytes(RECORD, environment=entry), reason, 1)
 
 
-def add_files_of_lines(cases):
-    plain = record_file(RECORD, FAILED)
-    half = json_line(RECORD)[:200]
+def add_cases_of_lines(cases):
+    plain = record_file_bytes(RECORD, FAILED)
+    half = json_line_bytes(RECORD)[:200]
     for name, expect, data, why, records in [
             ("plain", "accept", plain, "as umbench writes it", 2),
             ("empty", "accept", b"", "a file of nothing holds nothing", 0),
-            ("environment_only", "accept", record_file(), "a sweep that was stopped before its first cell", 0),
-            ("two_environments", "accept", record_file(RECORD) + record_file(FAILED), "resumed elsewhere", 2),
-            ("key_twice", "accept", record_file(RECORD, FAILED, RECORD), "the last counts", 2),
+            ("environment_only", "accept", record_file_bytes(), "a sweep that was stopped before its first cell", 0),
+            ("two_environments", "accept", record_file_bytes(RECORD) + record_file_bytes(FAILED), "resumed elsewhere", 2),
+            ("key_twice", "accept", record_file_bytes(RECORD, FAILED, RECORD), "the last counts", 2),
             ("no_newline_at_the_end", "accept", plain[:-1], "a last line that parses is a record", 2),
-            ("environment_without_newline", "accept", record_file()[:-1], "as well", 0),
-            ("torn", "torn", record_file(RECORD) + half, "a crash while appending", 1),
-            ("torn_after_one_byte", "torn", record_file(RECORD) + b"{", "as well", 1),
-            ("torn_within_a_character", "torn", record_file(RECORD) + '{"kind":"record","key":"é'.encode()[:-1], "UTF-8 may be torn", 1),
-            ("torn_environment", "torn", json_line(ENVIRONMENT)[:60], "before anything else was written", 0),
+            ("environment_without_newline", "accept", record_file_bytes()[:-1], "as well", 0),
+            ("torn", "torn", record_file_bytes(RECORD) + half, "a crash while appending", 1),
+            ("torn_after_one_byte", "torn", record_file_bytes(RECORD) + b"{", "as well", 1),
+            ("torn_within_a_character", "torn", record_file_bytes(RECORD) + '{"kind":"record","key":"é'.encode()[:-1], "UTF-8 may be torn", 1),
+            ("torn_environment", "torn", json_line_bytes(ENVIRONMENT)[:60], "before anything else was written", 0),
             ("torn_environment_after_one_byte", "torn", b"{", "as well", 0),
-            ("torn_second_environment", "torn", record_file(RECORD) + json_line(ENVIRONMENT)[:60], "while resuming", 1),
-            ("torn_within_an_escape", "torn", record_file(RECORD) + b'{"kind":"record","key":"\\u00', "as well", 1),
-            ("torn_zeros", "torn", record_file(RECORD) + b"\0" * 50, "what a file system may leave after a power cut", 1),
-            ("torn_in_the_middle", "refuse", record_file(RECORD) + half + b"\n" + json_line(FAILED), "only the last line may be torn", 0),
-            ("torn_with_newline", "refuse", record_file(RECORD) + half + b"\n", "a newline is written last", 0),
-            ("zeros_in_the_middle", "refuse", record_file(RECORD) + b"\0" * 50 + b"\n" + json_line(FAILED), "not JSON", 0),
+            ("torn_second_environment", "torn", record_file_bytes(RECORD) + json_line_bytes(ENVIRONMENT)[:60], "while resuming", 1),
+            ("torn_within_an_escape", "torn", record_file_bytes(RECORD) + b'{"kind":"record","key":"\\u00', "as well", 1),
+            ("torn_zeros", "torn", record_file_bytes(RECORD) + b"\0" * 50, "what a file system may leave after a power cut", 1),
+            ("torn_in_the_middle", "refuse", record_file_bytes(RECORD) + half + b"\n" + json_line_bytes(FAILED), "only the last line may be torn", 0),
+            ("torn_with_newline", "refuse", record_file_bytes(RECORD) + half + b"\n", "a newline is written last", 0),
+            ("zeros_in_the_middle", "refuse", record_file_bytes(RECORD) + b"\0" * 50 + b"\n" + json_line_bytes(FAILED), "not JSON", 0),
             ("diary", "refuse", b"dear diary\n", "no record file", 0),
             ("diary_without_newline", "refuse", b"dear diary", "no torn line of ours", 0),
             ("other_json_without_newline", "refuse", b'{"kind":"sweep"', "no torn line of ours", 0),
-            ("no_environment", "refuse", json_line(RECORD), "the first line is the environment", 0),
-            ("record_before_environment", "refuse", json_line(RECORD) + json_line(ENVIRONMENT), "as well", 0),
-            ("blank_line", "refuse", record_file(RECORD) + b"\n" + json_line(FAILED), "a line is an environment or a record", 0),
+            ("no_environment", "refuse", json_line_bytes(RECORD), "the first line is the environment", 0),
+            ("record_before_environment", "refuse", json_line_bytes(RECORD) + json_line_bytes(ENVIRONMENT), "as well", 0),
+            ("blank_line", "refuse", record_file_bytes(RECORD) + b"\n" + json_line_bytes(FAILED), "a line is an environment or a record", 0),
             ("blank_last_line", "refuse", plain + b"\n", "as well", 0),
             ("spaces_only", "refuse", plain + b"  \n", "as well", 0),
             ("newline_only", "refuse", b"\n", "as well", 0),
             ("carriage_returns", "accept", plain.replace(b"\n", b"\r\n"), "whitespace of JSON", 2),
-            ("spaces_within", "accept", record_file() + json.dumps(RECORD).encode() + b" \n", "whitespace of JSON", 1),
+            ("spaces_within", "accept", record_file_bytes() + json.dumps(RECORD).encode() + b" \n", "whitespace of JSON", 1),
             ("byte_order_mark", "refuse", b"\xef\xbb\xbf" + plain, "no JSON (RFC 8259, 8.1)", 0),
             ("utf16", "refuse", plain.decode().encode("utf-16"), "not UTF-8", 0),
-            ("latin1", "refuse", record_file() + json_line(RECORD).replace(b"alexnet", b"\xe4lexnet") + json_line(FAILED), "not UTF-8", 0),
-            ("overlong_utf8", "refuse", record_file() + json_line(RECORD).replace(b'"h200"', b'"h\xc0\xb2"') + json_line(FAILED), "not UTF-8", 0),
-            ("surrogate_in_utf8", "refuse", record_file() + json_line(RECORD).replace(b'"h200"', b'"\xed\xa0\x80"') + json_line(FAILED), "not UTF-8", 0),
-            ("half_a_surrogate", "refuse", record_file() + json_line(RECORD).replace(b'"h200"', b'"\\ud800"'), "no text", 0),
-            ("other_half_of_a_surrogate", "refuse", record_file() + json_line(RECORD).replace(b'"h200"', b'"\\uDC00"'), "no text", 0),
-            ("a_surrogate_pair", "accept", record_file() + json_line(RECORD).replace(b'"h200"', b'"\\ud83d\\ude00"'), "a character", 1),
-            ("line_separators_in_a_text", "accept", record_file() + json.dumps(RECORD | {"device": "a\u2028b\u2029c\u0085d"},
+            ("latin1", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b"alexnet", b"\xe4lexnet") + json_line_bytes(FAILED), "not UTF-8", 0),
+            ("overlong_utf8", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"h200"', b'"h\xc0\xb2"') + json_line_bytes(FAILED), "not UTF-8", 0),
+            ("surrogate_in_utf8", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"h200"', b'"\xed\xa0\x80"') + json_line_bytes(FAILED), "not UTF-8", 0),
+            ("half_a_surrogate", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"h200"', b'"\\ud800"'), "no text", 0),
+            ("other_half_of_a_surrogate", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"h200"', b'"\\uDC00"'), "no text", 0),
+            ("a_surrogate_pair", "accept", record_file_bytes() + json_line_bytes(RECORD).replace(b'"h200"', b'"\\ud83d\\ude00"'), "a character", 1),
+            ("line_separators_in_a_text", "accept", record_file_bytes() + json.dumps(RECORD | {"device": "a\u2028b\u2029c\u0085d"},
                                                                         ensure_ascii=False).encode() + b"\n", "a line ends at \\n", 1),
-            ("form_feed_between", "refuse", record_file() + b"\f" + json_line(RECORD), "no whitespace of JSON", 0),
-            ("control_character_in_a_text", "refuse", record_file() + json_line(RECORD).replace(b"h200", b"h\x01"), "JSON wants \\u0001", 0),
-            ("escaped_control_character", "accept", record_file(with_value(FAILED, "reason", "\x01")), "a text", 1),
-            ("two_in_a_line", "refuse", record_file()[:-1] + json_line(RECORD), "one a line", 0),
-            ("trailing_comma", "refuse", record_file() + json_line(RECORD)[:-2] + b",}\n", "not JSON", 0),
+            ("form_feed_between", "refuse", record_file_bytes() + b"\f" + json_line_bytes(RECORD), "no whitespace of JSON", 0),
+            ("control_character_in_a_text", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b"h200", b"h\x01"), "JSON wants \\u0001", 0),
+            ("escaped_control_character", "accept", record_file_bytes(with_value(FAILED, "reason", "\x01")), "a text", 1),
+            ("two_in_a_line", "refuse", record_file_bytes()[:-1] + json_line_bytes(RECORD), "one a line", 0),
+            ("trailing_comma", "refuse", record_file_bytes() + json_line_bytes(RECORD)[:-2] + b",}\n", "not JSON", 0),
             ("comment", "refuse", b"# mine\n" + plain, "not JSON", 0),
-            ("single_quotes", "refuse", record_file() + json_line(RECORD).replace(b'"', b"'"), "not JSON", 0),
-            ("array", "refuse", record_file() + b"[1]\n", "neither an environment nor a record", 0),
-            ("number", "refuse", record_file() + b"1\n", "as well", 0),
-            ("null", "refuse", record_file() + b"null\n", "as well", 0),
-            ("number_without_newline", "refuse", record_file() + b"1", "a last line that parses is judged as one", 0),
-            ("nested_deeply", "refuse", record_file() + b"[" * 100_000 + b"\n", "not JSON", 0),
-            ("nested_deeply_and_closed", "refuse", record_file() + b"[" * 100_000 + b"]" * 100_000 + b"\n", "no record", 0),
-            ("nested_deeply_in_a_field", "refuse", record_file() + json_line(RECORD).replace(b'"rules":null', b'"rules":' + b"[" * 9999 + b"]" * 9999),
+            ("single_quotes", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"', b"'"), "not JSON", 0),
+            ("array", "refuse", record_file_bytes() + b"[1]\n", "neither an environment nor a record", 0),
+            ("number", "refuse", record_file_bytes() + b"1\n", "as well", 0),
+            ("null", "refuse", record_file_bytes() + b"null\n", "as well", 0),
+            ("number_without_newline", "refuse", record_file_bytes() + b"1", "a last line that parses is judged as one", 0),
+            ("nested_deeply", "refuse", record_file_bytes() + b"[" * 100_000 + b"\n", "not JSON", 0),
+            ("nested_deeply_and_closed", "refuse", record_file_bytes() + b"[" * 100_000 + b"]" * 100_000 + b"\n", "no record", 0),
+            ("nested_deeply_in_a_field", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"rules":null', b'"rules":' + b"[" * 9999 + b"]" * 9999),
              "rules are an object", 0),
-            ("number_of_5000_digits", "refuse", record_file() + json_line(RECORD).replace(b'"batch":2', b'"batch":' + b"9" * 5000), "too large", 0),
-            ("nan", "refuse", record_file() + json_line(RECORD).replace(b'"ratio":2.0', b'"ratio":NaN'), "not JSON", 0),
-            ("infinity", "refuse", record_file() + json_line(RECORD).replace(b'"ratio":2.0', b'"ratio":Infinity'), "not JSON", 0),
-            ("field_twice", "refuse", record_file() + json_line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":3'), "which of them?", 0),
-            ("field_twice_alike", "refuse", record_file() + json_line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":2'), "as well", 0),
-            ("inner_field_twice", "refuse", record_file() + json_line(RECORD).replace(b'"insize":224', b'"insize":224,"insize":32'), "as well", 0),
-            ("other_order_of_fields", "accept", record_file(dict(reversed(RECORD.items()))), "JSON has none", 1),
-            ("unknown_kind", "refuse", record_file(RECORD | {"kind": "sweep"}), "neither an environment nor a record", 0)]:
+            ("number_of_5000_digits", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"batch":2', b'"batch":' + b"9" * 5000), "too large", 0),
+            ("nan", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"ratio":2.0', b'"ratio":NaN'), "not JSON", 0),
+            ("infinity", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"ratio":2.0', b'"ratio":Infinity'), "not JSON", 0),
+            ("field_twice", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"batch":2', b'"batch":2,"batch":3'), "which of them?", 0),
+            ("field_twice_alike", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"batch":2', b'"batch":2,"batch":2'), "as well", 0),
+            ("inner_field_twice", "refuse", record_file_bytes() + json_line_bytes(RECORD).replace(b'"insize":224', b'"insize":224,"insize":32'), "as well", 0),
+            ("other_order_of_fields", "accept", record_file_bytes(dict(reversed(RECORD.items()))), "JSON has none", 1),
+            ("unknown_kind", "refuse", record_file_bytes(RECORD | {"kind": "sweep"}), "neither an environment nor a record", 0)]:
         cases.add(name, expect, data, why, records)
 
 
@@ -147,19 +147,19 @@ NEVER_NULL = ("key", "network", "batch", "pass", "sgd", "network_knobs", "fusion
               "memory_order", "family", "bits", "borrowed_figures", "observed", "mode", "backend", "iterations", "outcome", "samples_ns", "memory", "simulated")
 
 
-def add_records(cases):
+def add_cases_of_records(cases):
     for name in REQUIRED:
-        cases.record(f"lacks_{name}", "refuse", without_field(RECORD, name), f"'{name}' is required")
+        cases.add_record_case(f"lacks_{name}", "refuse", without_field(RECORD, name), f"'{name}' is required")
     for name in NEVER_NULL:
-        cases.record(f"null_{name}", "refuse", RECORD | {name: None}, f"'{name}' is never null")
-    cases.record("unknown_field", "refuse", RECORD | {"colour": "red"}, "what a reader does not know it cannot keep")
+        cases.add_record_case(f"null_{name}", "refuse", RECORD | {name: None}, f"'{name}' is never null")
+    cases.add_record_case("unknown_field", "refuse", RECORD | {"colour": "red"}, "what a reader does not know it cannot keep")
     for path in ("memory", "memory.terms", "counters.last", "observed"):
-        cases.record(f"unknown_field_in_{path}", "refuse", with_value(RECORD, path + ".colour", 1), "as well")
+        cases.add_record_case(f"unknown_field_in_{path}", "refuse", with_value(RECORD, path + ".colour", 1), "as well")
     for path in ("memory.peak_device_bytes", "memory.terms", "memory.terms.inputs_bytes", "counters.first", "counters.last.faults",
                  "observed.reason"):
-        cases.record(f"lacks_{path}", "refuse", without_field(RECORD, path), "required")
+        cases.add_record_case(f"lacks_{path}", "refuse", without_field(RECORD, path), "required")
     for schema in (True, 1.0, "1", 0, 2, None, [1]):
-        cases.record(f"schema_{schema}", "refuse", RECORD | {"schema": schema}, "the schema is the number 1")
+        cases.add_record_case(f"schema_{schema}", "refuse", RECORD | {"schema": schema}, "the schema is the number 1")
     for name, value, why in [
             ("ok_without_samples", {"samples_ns": []}, "ok has samples"), ("ok_with_reason", {"reason": "made up"}, "ok has no reason"),
             ("ok_without_ratio", {"ratio": None}, "ok has a ratio"), ("ok_without_device", {"device": None}, "ok has a device"),
@@ -189,11 +189,11 @@ def add_records(cases):
             ("timeline_span_lacks_name", {"timeline": with_value(TIMELINE, "spans", [without_field(SPAN, "name")])}, "required"),
             ("timeline_lane_unknown", {"timeline": with_value(TIMELINE, "spans", [SPAN | {"lane": "disk"}])}, "one of the list"),
             ("rules_text", {"rules": "managed"}, "an object or null")]:
-        cases.record(name, "refuse", RECORD | value, why)
+        cases.add_record_case(name, "refuse", RECORD | value, why)
     for path, value in [("memory.footprint_bytes", -1), ("memory.footprint_bytes", 1.5), ("memory.footprint_bytes", None),
                         ("memory.budget_bytes", None), ("memory.peak_device_bytes", "1"), ("memory.terms.inputs_bytes", -5),
                         ("counters.last.faults", -1), ("counters.last.faults", "0"), ("counters.last.amplification", -0.5)]:
-        cases.record(f"{path}_{value}", "refuse", with_value(RECORD, path, value), "no amount")
+        cases.add_record_case(f"{path}_{value}", "refuse", with_value(RECORD, path, value), "no amount")
     for name, entry, why in [
             ("failed", FAILED, "a cell that failed"), ("sample_0", RECORD | {"samples_ns": [0, 0, 0]}, "too short for the clock"),
             ("one_sample", RECORD | {"samples_ns": [7]}, "one iteration"), ("sample_most", RECORD | {"samples_ns": [2**63 - 1]}, "63 bits"),
@@ -209,24 +209,24 @@ def add_records(cases):
             ("measured_cap", MEASURED | {"workspace_cap_bytes": 2**28}, "capped workspaces"),
             ("knob", RECORD | {"strategy_knobs": {"ahead": 2}}, "a knob"), ("unicode", RECORD | {"device": "Grafikkarte größer"}, "UTF-8"),
             ("infeasible", FAILED | {"outcome": "infeasible"}, "cannot work within the budget")]:
-        cases.record(name, "accept", entry, why)
+        cases.add_record_case(name, "accept", entry, why)
     for name, value, why in [
             ("failed_without_reason", {"reason": None}, "a failure has a reason"), ("failed_empty_reason", {"reason": ""}, "as well"),
             ("failed_reason_of_two_lines", {"reason": "a\nb"}, "one line")]:
-        cases.record(name, "refuse", FAILED | value, why)
+        cases.add_record_case(name, "refuse", FAILED | value, why)
     for name, value, why in [
             ("measured_on_sim", {"backend": "sim:h200"}, "the backend says it"), ("measured_simulated_mode", {"mode": "simulated"}, "the mode says it"),
             ("engine_lacks_op", {"engines": [without_field(ENGINE, "op")]}, "required"),
             ("engine_parts_0", {"engines": [ENGINE | {"parts": 0}]}, "at least 1"),
             ("engine_lacks_bytes", {"engines": [without_field(ENGINE, "bytes")]}, "required")]:
-        cases.record(name, "refuse", MEASURED | value, why)
+        cases.add_record_case(name, "refuse", MEASURED | value, why)
 
 
-def add_environments(cases):
+def add_cases_of_environments(cases):
     for name in ENVIRONMENT:
-        cases.environment(f"environment_lacks_{name}", "refuse", without_field(ENVIRONMENT, name), f"'{name}' is required")
+        cases.add_environment_case(f"environment_lacks_{name}", "refuse", without_field(ENVIRONMENT, name), f"'{name}' is required")
     for name in ("cpu", "cores"):
-        cases.environment(f"host_lacks_{name}", "refuse", without_field(ENVIRONMENT, f"host.{name}"), "required")
+        cases.add_environment_case(f"host_lacks_{name}", "refuse", without_field(ENVIRONMENT, f"host.{name}"), "required")
     for name, value, why in [
             ("unknown_field", {"colour": "red"}, "what a reader does not know it cannot keep"), ("schema_true", {"schema": True}, "the number 1"),
             ("schema_2", {"schema": 2}, "of a newer umbench"), ("created_yesterday", {"created": "yesterday"}, "ISO 8601"),
@@ -234,22 +234,22 @@ def add_environments(cases):
             ("host_null", {"host": None}, "an object"), ("gpu_text", {"gpu": "NVIDIA"}, "an object or null"),
             ("gpu_lacks_name", {"gpu": without_field(GPU, "name")}, "required"), ("gpu_memory_negative", {"gpu": GPU | {"memory_bytes": -1}}, "no amount"),
             ("nvidia_uvm_number", {"nvidia_uvm": {"uvm_ats_mode": 1}}, "texts"), ("facts_number", {"host": HOST | {"facts": {"swap": 1}}}, "texts")]:
-        cases.environment(f"environment_{name}", "refuse", ENVIRONMENT | value, why)
+        cases.add_environment_case(f"environment_{name}", "refuse", ENVIRONMENT | value, why)
     for name, value, why in [
             ("gpu", {"gpu": GPU}, "a GPU"), ("facts", {"host": HOST | {"facts": {"swap": "0 kB"}, "facts_missing": {"governor": "made up"}}}, "facts"),
             ("gpu_facts", {"gpu": GPU | {"facts": {"mig": "off"}}}, "facts"), ("nvidia_uvm", {"nvidia_uvm": {"uvm_ats_mode": "1"}}, "parameters")]:
-        cases.environment(f"environment_{name}", "accept", ENVIRONMENT | value, why)
+        cases.add_environment_case(f"environment_{name}", "accept", ENVIRONMENT | value, why)
 
 
 def all_cases():
     cases = Cases()
-    add_files_of_lines(cases)
-    add_records(cases)
-    add_environments(cases)
+    add_cases_of_lines(cases)
+    add_cases_of_records(cases)
+    add_cases_of_environments(cases)
     return cases.all
 
 
-def write(folder):
+def write_cases(folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     found = all_cases()
@@ -264,4 +264,4 @@ def write(folder):
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit("usage: cases.py DIR")
-    print(f"{len(write(sys.argv[1]))} cases in {sys.argv[1]}")
+    print(f"{len(write_cases(sys.argv[1]))} cases in {sys.argv[1]}")

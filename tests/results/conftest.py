@@ -17,8 +17,8 @@ def umbench(tmp_path):
     """A function that runs umbench. Commands in Python run in a forked process, which is faster, unless the environment changes."""
     tool = forked.tool(tmp_path)
 
-    def run(*arguments, **changes):
-        return forked.run(*arguments, cwd=tmp_path) if arguments[0] in IN_PYTHON and not changes else tool(*arguments, **changes)
+    def run(*arguments, **environment):
+        return forked.run(*arguments, cwd=tmp_path) if arguments[0] in IN_PYTHON and not environment else tool(*arguments, **environment)
 
     run.program = tool.program
     return run

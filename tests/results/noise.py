@@ -7,7 +7,7 @@ from collections import namedtuple
 import conftest
 import numpy
 
-Cell = namedtuple("Cell", "key median_ns spread")  # spread: standard deviation of the logarithm of a sample
+MeasuredCell = namedtuple("MeasuredCell", "key median_ns spread")  # spread: standard deviation of the logarithm of a sample
 
 
 @functools.cache
@@ -26,11 +26,11 @@ def measured_cells():
 
 def cell_of(record):
     logs = numpy.log(record["samples_ns"][1:])
-    return Cell(record["key"], float(numpy.exp(numpy.median(logs))), float(numpy.std(logs, ddof=1)))
+    return MeasuredCell(record["key"], float(numpy.exp(numpy.median(logs))), float(numpy.std(logs, ddof=1)))
 
 
-def draw_samples(random, cell, count=10, factor=1.0):
-    return (cell.median_ns * factor * numpy.exp(cell.spread * random.standard_normal(count))).tolist()
+def draw_samples(random, cell, sample_count=10, time_factor=1.0):
+    return (cell.median_ns * time_factor * numpy.exp(cell.spread * random.standard_normal(sample_count))).tolist()
 
 
 def repeated_runs():

@@ -18,15 +18,15 @@ MODULES = {"compare": "compare", "export": "export", "interleave": "interleave",
 
 @pytest.fixture
 def run(tmp_path):
-    """A function that starts a script as umbench does, with its output as bytes. `python`, `shell` or an environment need a new process."""
+    """A function that starts a script as umbench does, with its output as bytes. `python_command`, `redirection` or an environment need a new process."""
 
-    def start(name, *arguments, python=(), shell="", **environment):
-        if not (python or shell or environment):
+    def start(name, *arguments, python_command=(), redirection="", **environment):
+        if not (python_command or redirection or environment):
             done = forked.run(MODULES[name], *map(os.fsdecode, arguments), cwd=tmp_path)
             return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.encode(), done.stderr.encode())
-        command = [*(python or (sys.executable,)), str(conftest.ROOT / "python/start.py"), MODULES[name], *map(os.fsdecode, arguments)]
-        if shell:
-            command = ["bash", "-c", f'"$@" {shell}', "bash", *command]
+        command = [*(python_command or (sys.executable,)), str(conftest.ROOT / "python/start.py"), MODULES[name], *map(os.fsdecode, arguments)]
+        if redirection:
+            command = ["bash", "-c", f'"$@" {redirection}', "bash", *command]
         return subprocess.run(command, capture_output=True, cwd=tmp_path, check=False,
                               env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environment)
 
@@ -38,31 +38,31 @@ def study(write):
     return write("study.jsonl", [synthetic.environment(), synthetic.record(), synthetic.record(strategy="device", ratio=0.5)])
 
 
-def assert_one_line(done, code=2):
-    assert done.returncode == code, done.stderr
+def assert_fails_in_one_line(done, exit_code=2):
+    assert done.returncode == exit_code, done.stderr
     assert done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("shell, code", [(">/dev/full", 2), (">&-", 2), ("| true; exit ${PIPESTATUS[0]}", None)])
-def test_streams_that_take_nothing(run, study, shell, code):
+@pytest.mark.parametrize("redirection, code", [(">/dev/full", 2), (">&-", 2), ("| true; exit ${PIPESTATUS[0]}", None)])
+def test_streams_that_take_nothing(run, study, redirection, code):
     for arguments in (("export", study, "--format", "csv"), ("compare", study, study), ("table", study)):
-        done = run(*arguments, shell=shell)
+        done = run(*arguments, redirection=redirection)
         if code is None:
             assert done.returncode in (0, 141) and done.stderr == b""
-        elif arguments[0] == "table" and shell == ">&-":
+        elif arguments[0] == "table" and redirection == ">&-":
             assert b"Traceback" not in done.stderr  # print() to nowhere is no error
         else:
-            assert_one_line(done, code)
+            assert_fails_in_one_line(done, code)
 
 
 def test_a_closed_standard_error_changes_no_other_output(run, study):
-    assert run("export", study, "--format", "csv", shell="2>&-").returncode == 0
-    assert run("export", "absent", "--format", "csv", shell="2>&-").returncode == 2
-    assert run("export", "absent", "--format", "csv", shell="2>/dev/full").returncode == 2
+    assert run("export", study, "--format", "csv", redirection="2>&-").returncode == 0
+    assert run("export", "absent", "--format", "csv", redirection="2>&-").returncode == 2
+    assert run("export", "absent", "--format", "csv", redirection="2>/dev/full").returncode == 2
 
 
 def test_encodings(run, write, study, tmp_path):
-    assert_one_line(run("export", b"\xff.jsonl", "--format", "csv", python=(sys.executable,)))
+    assert_fails_in_one_line(run("export", b"\xff.jsonl", "--format", "csv", python_command=(sys.executable,)))
     done = run("compare", study, study, "--format", "markdown", "--all", PYTHONIOENCODING="latin-1")
     assert done.returncode == 0 and "✅".encode() in done.stdout
     done = run("compare", study, study, LC_ALL="C", PYTHONUTF8="0")
@@ -73,13 +73,13 @@ def test_encodings(run, write, study, tmp_path):
     assert run("export", odd, "--format", "csv").returncode == 0
     done = run("slowdown", odd, "--out", "drawn")
     assert done.returncode == 0, done.stderr
-    done = run("report", odd, "--out", "page", "--title", b"\xff", python=(sys.executable,))
+    done = run("report", odd, "--out", "page", "--title", b"\xff", python_command=(sys.executable,))
     assert done.returncode == 0 and (tmp_path / "page/index.html").exists(), done.stderr
 
 
 def test_long_values_in_errors_are_shortened(run, study):
     done = run("compare", study, study, "--rounds", "x" * 5000)
-    assert_one_line(done)
+    assert_fails_in_one_line(done)
     assert len(done.stderr) < 2000 and done.stderr.endswith(b"see umbench compare --help\n")
 
 
@@ -87,25 +87,25 @@ def test_empty_paths(run, study, tmp_path):
     for arguments in (("compare", "", study), ("export", "", "--format", "csv"), ("report", study, "--out", ""),
                       ("slowdown", study, "--out", ""), ("export", study, "--format", "csv", "--out", ""),
                       ("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "")):
-        assert_one_line(run(*arguments))
+        assert_fails_in_one_line(run(*arguments))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.jsonl"]
 
 
 def test_an_unreadable_folder_is_an_error(monkeypatch, tmp_path):
-    def refuse(folder):
+    def raise_permission_error(folder):
         raise PermissionError(13, "Permission denied", str(folder))
 
-    monkeypatch.setattr(load.Path, "iterdir", refuse)
+    monkeypatch.setattr(load.Path, "iterdir", raise_permission_error)
     with pytest.raises(load.BadInput, match="Permission denied"):
         load.files_in(tmp_path, "*.jsonl")
 
 
 def test_output_does_not_overwrite_the_input_or_remain_after_an_error(run, study, tmp_path):
     before = study.read_bytes()
-    assert_one_line(run("export", study, "--format", "csv", "--out", study))
-    assert_one_line(run("compare", study, study, "--out", study))
+    assert_fails_in_one_line(run("export", study, "--format", "csv", "--out", study))
+    assert_fails_in_one_line(run("compare", study, study, "--out", study))
     assert study.read_bytes() == before
-    assert_one_line(run("export", study, "--format", "csv", "--out", "nowhere/x.csv"))
+    assert_fails_in_one_line(run("export", study, "--format", "csv", "--out", "nowhere/x.csv"))
     assert run("export", study, "--format", "csv", "--out", "/dev/null").returncode == 0
     assert run("export", study, "--format", "csv", "--out", "x.csv").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.jsonl", "x.csv"]
@@ -115,8 +115,8 @@ def test_missing_packages_are_named_in_one_line(run, study):
     bare = (sys.executable, "-E", "-S")  # sees no packages but Python's own
     for arguments in (("compare", study, study), ("report", study, "--out", "x"), ("slowdown", study, "--out", "x"),
                       ("export", study, "--format", "csv"), ("table", study)):
-        assert_one_line(run(*arguments, python=bare))
-    assert_one_line(run("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "x", python=bare))
+        assert_fails_in_one_line(run(*arguments, python_command=bare))
+    assert_fails_in_one_line(run("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "x", python_command=bare))
 
 
 def test_cells_with_extreme_values(run, write, tmp_path):

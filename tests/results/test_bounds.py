@@ -14,9 +14,9 @@ KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/pap
 NOISE = 0.995  # smallest quotient of a time and its bound, which scales with the fastest of several cells of `device`
 
 
-def times_over_bounds(path):
+def times_over_bounds(record_file):
     """{key: (time / bound of its plan, time / sum of operators timed alone)} of measured cells whose group has a cell of `device`."""
-    records = load.read(path)[1]
+    records = load.read(record_file)[1]
     baselines = load.baseline_ns_by_group(records)
     found = {}
     for record in records:

@@ -15,7 +15,7 @@ from umbench import load
 def cases_and_paths(tmp_path_factory):
     """[(Case, path), ...]"""
     folder = tmp_path_factory.mktemp("cases")
-    return [(case, folder / case.name) for case in cases.write(folder)]
+    return [(case, folder / case.name) for case in cases.write_cases(folder)]
 
 
 def title(case):

@@ -49,21 +49,21 @@ def test_too_few_samples_are_reported(umbench, write):
 
 def test_rounds_are_judged_separately(umbench, write):
     """The machine becomes 4 % slower every round, HEAD is 10 % slower in each."""
-    def folder(name, seed, slower):
+    def write_runs(name, seed, time_factor):
         for number in range(5):
-            path = write(f"{name}/{number}.jsonl", study(seed + number, time_factor=slower * 1.04**number))
+            path = write(f"{name}/{number}.jsonl", study(seed + number, time_factor=time_factor * 1.04**number))
         return path.parent
 
-    base = folder("base", 1, 1.0)
-    assert umbench("compare", base, folder("same", 20, 1.0)).returncode == 0
-    done = umbench("compare", base, folder("slow", 40, 1.1))
+    base = write_runs("base", 1, 1.0)
+    assert umbench("compare", base, write_runs("same", 20, 1.0)).returncode == 0
+    done = umbench("compare", base, write_runs("slow", 40, 1.1))
     assert done.returncode == 1 and "3 regressed" in done.stdout and "within 5 rounds" in done.stdout
-    (folder("odd", 60, 1.0) / "4.jsonl").rename(base.parent / "odd/x.jsonl")
+    (write_runs("odd", 60, 1.0) / "4.jsonl").rename(base.parent / "odd/x.jsonl")
     assert "2 files without a namesake on the other side" in umbench("compare", base, "odd").stdout
 
 
 def test_other_aspects_than_time_regress_too(umbench, write):
-    def head(**changes):
+    def write_head(**changes):
         entries = study(2)
         entries[2] |= changes
         return write("head.jsonl", entries)
@@ -75,13 +75,13 @@ def test_other_aspects_than_time_regress_too(umbench, write):
             ("peak", {"memory": memory | {"peak_device_bytes": 16 * 2**30}, **same}, "peak 8 GiB -> 16 GiB"),
             ("footprint", {"memory": memory | {"footprint_bytes": 9 * 2**30}, **same}, "footprint 8 GiB -> 9 GiB"),
             ("loss", same | {"loss": 2.6}, "loss 2.5 -> 2.6"), ("digest", same | {"digest": "1" * 16}, "digest 0000")]:
-        path = head(**changes)
+        path = write_head(**changes)
         done = umbench("compare", base, path)
         assert done.returncode == 1 and words in done.stdout, aspect
         done = umbench("compare", base, path, "--fail-on", "time,mean")
         assert done.returncode == 0 and words in done.stdout and "1 tolerated" in done.stdout
         assert umbench("compare", base, path, "--fail-on", aspect).returncode == 1
-    assert umbench("compare", base, head(**same, memory=memory | {"peak_device_bytes": 9 * 2**30}), "--limit",
+    assert umbench("compare", base, write_head(**same, memory=memory | {"peak_device_bytes": 9 * 2**30}), "--limit",
                    "peak=20%").returncode == 0
     assert "BASE knows the digest of" in umbench("compare", base, write("head.jsonl", study(2))).stdout
 
@@ -188,46 +188,46 @@ def test_pairs_of_runs_are_judged_one_by_one(umbench, write):
 
 
 def test_simulated_cells_must_be_equal(umbench, write):
-    def side(name, **changes):
+    def write_side(name, **changes):
         return write(name, [synthetic.environment(), synthetic.record(), synthetic.record(ratio=2.0, **changes)])
 
-    base = side("base.jsonl")
-    assert umbench("compare", base, side("same.jsonl")).returncode == 0
+    base = write_side("base.jsonl")
+    assert umbench("compare", base, write_side("same.jsonl")).returncode == 0
     time = synthetic.slow("managed", 2.0)
-    done = umbench("compare", base, side("slow.jsonl", samples_ns=[2 * time] + [time + 2 + step for step in range(4)]))
+    done = umbench("compare", base, write_side("slow.jsonl", samples_ns=[2 * time] + [time + 2 + step for step in range(4)]))
     assert done.returncode == 1 and "simulated times must be equal" in done.stdout
-    done = umbench("compare", base, side("fast.jsonl", samples_ns=[time] * 5))
+    done = umbench("compare", base, write_side("fast.jsonl", samples_ns=[time] * 5))
     assert done.returncode == 0 and "1 improved" in done.stdout
-    done = umbench("compare", base, side("bytes.jsonl", counters={"first": synthetic.counted(faults=1), "last": synthetic.counted(faults=2)}))
+    done = umbench("compare", base, write_side("bytes.jsonl", counters={"first": synthetic.counted(faults=1), "last": synthetic.counted(faults=2)}))
     assert done.returncode == 0 and "equal median, but counters differs" in done.stdout
-    done = umbench("compare", base, side("bytes.jsonl", counters={"first": synthetic.counted(), "last": synthetic.counted()}), "--strict")
+    done = umbench("compare", base, write_side("bytes.jsonl", counters={"first": synthetic.counted(), "last": synthetic.counted()}), "--strict")
     assert done.returncode == 3
 
 
 def test_a_counter_that_one_side_lacks_is_no_difference(umbench, write):
-    def side(name, **more):
-        counters = {which: synthetic.counted(faults=5, **more) for which in ("first", "last")}
+    def write_side(name, **more_counters):
+        counters = {which: synthetic.counted(faults=5, **more_counters) for which in ("first", "last")}
         return write(name, [synthetic.environment(), synthetic.record(counters=counters)])
 
-    old, new = side("old.jsonl"), side("new.jsonl", amplification=1.5)
+    old, new = write_side("old.jsonl"), write_side("new.jsonl", amplification=1.5)
     assert umbench("compare", old, new, "--strict").returncode == 0
-    assert umbench("compare", new, side("other.jsonl", amplification=2.5), "--strict").returncode == 3
+    assert umbench("compare", new, write_side("other.jsonl", amplification=2.5), "--strict").returncode == 3
 
 
 def test_noise_is_estimated_from_runs_in_folders(umbench, write):
-    def folder(name, shifts, seed):
-        for number, shift in enumerate(shifts):
-            path = write(f"{name}/{number}.jsonl", study(seed + number, time_factor=shift))
+    def write_runs(name, time_factors, seed):
+        for number, factor in enumerate(time_factors):
+            path = write(f"{name}/{number}.jsonl", study(seed + number, time_factor=factor))
         return path.parent
 
-    base, head = folder("base", [1.0, 1.1, 0.9, 1.05], 10), folder("head", [1.05, 1.2, 1.15, 1.0], 20)
+    base, head = write_runs("base", [1.0, 1.1, 0.9, 1.05], 10), write_runs("head", [1.05, 1.2, 1.15, 1.0], 20)
     assert umbench("compare", base, head).returncode == 0  # such shifts happen between runs of one code
     for path in head.iterdir():
         path.rename(head / f"later{path.name}")
     done = umbench("compare", base, head)
     assert done.returncode == 0 and "no two files of BASE and HEAD have one name" in done.stdout
-    quiet = folder("quiet", [1.0, 1.0, 1.0, 1.0], 30)
-    assert umbench("compare", quiet, folder("slow", [1.1] * 4, 40)).returncode == 1
+    quiet = write_runs("quiet", [1.0, 1.0, 1.0, 1.0], 30)
+    assert umbench("compare", quiet, write_runs("slow", [1.1] * 4, 40)).returncode == 1
     one = write("one.jsonl", study(1)), write("other.jsonl", study(2, time_factor=1.1))
     assert umbench("compare", *one).returncode == 1
     assert umbench("compare", *one, "--noise", base).returncode == 0
@@ -311,19 +311,19 @@ def test_the_script_is_found_or_an_error_names_it(umbench, tmp_path):
 # --- what a reader may take for a change of the code ---
 
 def test_a_changed_machine_file_is_named(umbench, write):
-    def side(name, figures_digest, time_ns):
+    def write_side(name, figures_digest, time_ns):
         return write(name, [synthetic.environment(), *(synthetic.record(ratio=ratio, time_ns=time_ns, figures_digest=figures_digest)
                                                        for ratio in (1.0, 1.5))])
 
-    base = side("base.jsonl", "0" * 16, 10**8)
-    done = umbench("compare", base, side("head.jsonl", "1" * 16, 11 * 10**7))
+    base = write_side("base.jsonl", "0" * 16, 10**8)
+    done = umbench("compare", base, write_side("head.jsonl", "1" * 16, 11 * 10**7))
     assert done.returncode == 3 and done.stdout.startswith(
         "machine file h200 changed (figures_digest), 2 cells not judged (--allow-unlike judges them); unlike: 2 simulated cells, 2 unlike\n")
     assert done.stdout.count("another machine file") == 2 and "regressed" not in done.stdout and "equal" not in done.stdout
-    done = umbench("compare", base, side("head.jsonl", "1" * 16, 11 * 10**7), "--allow-unlike")
+    done = umbench("compare", base, write_side("head.jsonl", "1" * 16, 11 * 10**7), "--allow-unlike")
     assert done.returncode == 1 and done.stdout.startswith(
         "machine file h200 changed (figures_digest), which may explain 2 cells; regressed: 2 simulated cells, 2 regressed\n")
-    assert "machine file h200 changed" not in umbench("compare", base, side("same.jsonl", "0" * 16, 11 * 10**7)).stdout
+    assert "machine file h200 changed" not in umbench("compare", base, write_side("same.jsonl", "0" * 16, 11 * 10**7)).stdout
 
 
 def test_the_first_line_names_a_regression_of_the_mean_alone(umbench, write):
@@ -338,16 +338,16 @@ def test_the_first_line_names_a_regression_of_the_mean_alone(umbench, write):
 
 def test_drift_between_two_plain_sweeps_is_named(umbench, write):
     """HEAD's GPU is warmer and runs at 96 % of BASE's clock: every cell is slower, and no code changed."""
-    def side(name, seed, clock, slower):
-        state = synthetic.observed(gpu_after=synthetic.gpu_state(sm_clock_mhz=clock))
-        return write(name, study(seed, slower, observed=state))
+    def write_side(name, seed, clock_mhz, time_factor):
+        state = synthetic.observed(gpu_after=synthetic.gpu_state(sm_clock_mhz=clock_mhz))
+        return write(name, study(seed, time_factor, observed=state))
 
-    base = side("base.jsonl", 1, 1980, 1.0)
-    done = umbench("compare", base, side("head.jsonl", 2, 1900, 1980 / 1900))
+    base = write_side("base.jsonl", 1, 1980, 1.0)
+    done = umbench("compare", base, write_side("head.jsonl", 2, 1900, 1980 / 1900))
     assert "one sweep a side: a GPU that warms up or slows down between them looks like a change" in done.stdout
     assert "did drift: 1980 MHz in BASE, 1900 MHz in HEAD (-4.0%)" in done.stdout
-    assert "did drift" not in umbench("compare", base, side("same.jsonl", 3, 1975, 1.0)).stdout
+    assert "did drift" not in umbench("compare", base, write_side("same.jsonl", 3, 1975, 1.0)).stdout
     for number in range(2):
         for folder in ("b", "h"):
-            side(f"{folder}/{number}.jsonl", 10 + number, 1980, 1.0)
+            write_side(f"{folder}/{number}.jsonl", 10 + number, 1980, 1.0)
     assert "one sweep a side" not in umbench("compare", "b", "h").stdout

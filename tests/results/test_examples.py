@@ -85,9 +85,9 @@ def assert_merged_equals_whole(umbench, study, tmp_path):
 def batch_script(umbench, study, tmp_path):
     """A function that runs the batch script with the variables that Slurm sets."""
 
-    def run(task, count, **more):
+    def run(task_number, task_count, **variables):
         environment = os.environ | {"UMBENCH": umbench.program, "SPEC": str(study), "OUT": str(tmp_path / "parts"),
-                                    "SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": count} | more
+                                    "SLURM_ARRAY_TASK_ID": task_number, "SLURM_ARRAY_TASK_COUNT": task_count} | variables
         done = subprocess.run(["bash", EXAMPLES / "slurm/sweep.sbatch"], env=environment, capture_output=True,
                               text=True, check=False)
         assert done.returncode == 0, done.stderr

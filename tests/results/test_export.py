@@ -20,8 +20,8 @@ def export(umbench, write):
                synthetic.record(backend="cuda:0", strategy="device", outcome="crashed")]
     path = write("study.jsonl", [synthetic.environment(), *records])
 
-    def run(name):
-        done = umbench("export", path, "--format", name)
+    def run(format_name):
+        done = umbench("export", path, "--format", format_name)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

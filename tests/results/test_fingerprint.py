@@ -11,8 +11,8 @@ def kept_environment():
     return json.loads(path.read_text(encoding="utf-8").splitlines()[0])
 
 
-def unlike(here, there):
-    return fingerprint.differences([here], [there]).unlike
+def unlike(base_environment, head_environment):
+    return fingerprint.differences([base_environment], [head_environment]).unlike
 
 
 def with_gpu(environment, **changes):
@@ -67,8 +67,8 @@ def test_machines_of_one_type_have_about_the_same_memory():
 
 
 def test_disturbed_cells_are_found():
-    def record(ratio, others=0, *reasons):
-        state = {"throttled_by": list(reasons), "other_processes": others}
+    def record(ratio, other_process_count=0, *throttle_reasons):
+        state = {"throttled_by": list(throttle_reasons), "other_processes": other_process_count}
         return synthetic.record(ratio=ratio, observed={"gpu_before": None, "gpu_after": state})
 
     cells = [record(1.0), record(1.5, 2), record(2.0, 0, "sw_power_cap", "hw_thermal_slowdown"), synthetic.record(ratio=3.0)]

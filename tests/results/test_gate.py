@@ -16,7 +16,7 @@ DRAWS = 200
 @pytest.mark.study
 def test_drift_raises_no_false_alarm_in_interleaved_rounds():
     """The machine becomes 0 to 5 % slower every round, in turn."""
-    found = simulate.rates(1, DRAWS)
+    found = simulate.alarm_rates(1, DRAWS)
     assert found.false_alarms < 0.05
     assert found.all_found > 0.95 and found.cells_found > 0.95
     assert found.three_percent > 0.95
@@ -25,43 +25,43 @@ def test_drift_raises_no_false_alarm_in_interleaved_rounds():
 @pytest.mark.study
 def test_one_slow_cell_among_many_is_found():
     """A draw has all cells of a file, 29 to 59, whose noise differs by more than a hundredfold."""
-    assert simulate.rates(2, DRAWS).one_found > 0.95
-    assert simulate.rates(2, DRAWS, run_noise=1.0).one_found > 0.85
+    assert simulate.alarm_rates(2, DRAWS).one_found > 0.95
+    assert simulate.alarm_rates(2, DRAWS, run_noise=1.0).one_found > 0.85
 
 
 @pytest.mark.study
 def test_more_rounds_of_ambiguous_cells_find_one_slow_cell_among_noisy_runs():
-    found = simulate.rates(8, DRAWS, run_noise=1.0, extra_rounds=10)
+    found = simulate.alarm_rates(8, DRAWS, run_noise=1.0, extra_round_count=10)
     assert found.false_alarms < 0.05
     assert found.one_found > 0.95 and found.cells_found > 0.95 and found.three_percent > 0.95
 
 
 @pytest.mark.study
 def test_runs_that_differ_more_than_their_iterations_raise_no_alarm():
-    found = simulate.rates(3, 60, run_noise=2.0)
+    found = simulate.alarm_rates(3, 60, run_noise=2.0)
     assert found.false_alarms < 0.05 and found.all_found == 1
 
 
 @pytest.mark.study
 def test_two_plain_sweeps_of_five_iterations_are_judged():
-    found = simulate.rates(4, 60, drifts=(0.0,), rounds=1)
+    found = simulate.alarm_rates(4, 60, drifts=(0.0,), round_count=1)
     assert found.false_alarms < 0.05
     assert found.all_found == 1 and found.cells_found > 0.75 and found.three_percent > 0.95
 
 
 def test_ten_percent_in_every_round_are_found_under_a_steady_drift():
     random = numpy.random.default_rng(5)
-    cells = [noise.Cell(f"cell{number}", 1e8, 0.01) for number in range(30)]
-    drawn = simulate.draw(random, cells, samples=10, drift=0.04, slowdown_of=lambda cell: 1.1)
-    assert len(simulate.regressed(drawn)) == 30
-    assert not simulate.regressed(simulate.draw(random, cells, samples=10, drift=0.04))
+    cells = [noise.MeasuredCell(f"cell{number}", 1e8, 0.01) for number in range(30)]
+    drawn = simulate.draw_cells(random, cells, sample_count=10, drift=0.04, slowdown_of=lambda cell: 1.1)
+    assert len(simulate.regressed_keys(drawn)) == 30
+    assert not simulate.regressed_keys(simulate.draw_cells(random, cells, sample_count=10, drift=0.04))
 
 
 @pytest.mark.study
 def test_five_percent_of_noise_never_fail_two_builds_in_a_row():
     random = numpy.random.default_rng(5)
-    cells = [noise.Cell(f"cell{number}", 1e8, 0.05) for number in range(40)]
-    alarms = [bool(simulate.regressed(simulate.draw(random, cells, rounds=1, samples=10))) for _ in range(DRAWS)]
+    cells = [noise.MeasuredCell(f"cell{number}", 1e8, 0.05) for number in range(40)]
+    alarms = [bool(simulate.regressed_keys(simulate.draw_cells(random, cells, round_count=1, sample_count=10))) for _ in range(DRAWS)]
     assert sum(alarms) < 0.05 * DRAWS
     assert not any(first and second for first, second in zip(alarms, alarms[1:]))
 
@@ -79,7 +79,7 @@ def test_each_change_of_another_aspect_than_time_is_found(counted_records, aspec
     wanted = arguments.parse_compare("Compares.", ["base", "head"])
     random = numpy.random.default_rng(6)
     for _ in range(10):
-        base, head, victim = simulate.sides_with(random, counted_records, rounds, simulate.CHANGES[aspect])
+        base, head, victim = simulate.draw_sides(random, counted_records, rounds, simulate.CHANGES[aspect])
         found = comparison.compare_sides(base, head, wanted)
         assert [row.key for row in found.rows if row.verdict == "regressed"] == [victim] and found.exit_code == 1
         row = next(row for row in found.rows if row.key == victim)
@@ -93,7 +93,7 @@ def test_nothing_is_found_where_nothing_changed(counted_records):
     wanted = arguments.parse_compare("Compares.", ["base", "head"])
     random = numpy.random.default_rng(7)
     for _ in range(20):
-        assert comparison.compare_sides(*simulate.sides_with(random, counted_records, 1)[:2], wanted).exit_code == 0
+        assert comparison.compare_sides(*simulate.draw_sides(random, counted_records, 1)[:2], wanted).exit_code == 0
 
 
 # --- real pairs ---
@@ -137,7 +137,7 @@ def test_real_runs_of_one_build_under_pressure_are_rarely_called_changed():
     assert pairs > 100 and alarms < 0.05 * pairs
     assert f"in {alarms} of {pairs} pairs" in (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
     assert f"In {alarms} of {pairs} pairs" in (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
-    assert not any(simulate.mean_regressed(cells) for cells in runs_by_file.values())
+    assert not any(simulate.is_mean_regressed(cells) for cells in runs_by_file.values())
 
 
 def test_real_runs_in_turn_of_one_program_are_not_called_changed(umbench):

@@ -88,7 +88,7 @@ with open(out, "w", encoding="utf-8") as file:
 def test_ambiguous_cells_run_more_rounds(umbench, sweep_file, tmp_path):
     """The cells are chosen once, after the rounds of all cells. A second start of the command adds nothing."""
     level, folder = {"old": 1.0, "new": 1.1}, str(conftest.ROOT / "tests/plots")
-    old, new = (script(tmp_path / name, MEASURED.format(python=sys.executable, plots=folder, level=slower, spread=0.05))
+    old, new = (write_script(tmp_path / name, MEASURED.format(python=sys.executable, plots=folder, level=slower, spread=0.05))
                 for name, slower in level.items())
     arguments = ("interleave", sweep_file, "--base", old, "--head", new, "--rounds", "4", "--more", "12", "--out", "ab")
     assert umbench(*arguments[:-4], "--out", "ab").returncode == 0
@@ -106,7 +106,7 @@ def test_ambiguous_cells_run_more_rounds(umbench, sweep_file, tmp_path):
     assert {path: path.read_bytes() for path in (tmp_path / "ab").rglob("*.jsonl")} == kept
 
 
-def script(path, text):
+def write_script(path, text):
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
     return path
@@ -117,10 +117,10 @@ def test_programs_that_do_not_work_are_errors(umbench, sweep_file, tmp_path):
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(57))
     foreign.chmod(0o755)
-    silent = script(tmp_path / "silent", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; esac\n")
-    full = script(tmp_path / "full", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; *) echo no space left >&2; exit 1;; esac\n")
-    odd = script(tmp_path / "odd", "#!/bin/sh\nprintf '\\377\\n' >&2; exit 2\n")
-    killed = script(tmp_path / "killed", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; *) kill -9 $$;; esac\n")
+    silent = write_script(tmp_path / "silent", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; esac\n")
+    full = write_script(tmp_path / "full", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; *) echo no space left >&2; exit 1;; esac\n")
+    odd = write_script(tmp_path / "odd", "#!/bin/sh\nprintf '\\377\\n' >&2; exit 2\n")
+    killed = write_script(tmp_path / "killed", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; *) kill -9 $$;; esac\n")
     for program, words in ((foreign, "cannot be run"), (silent, "wrote no record of cell 1"), (full, "no space left"),
                            (odd, "\\xff"), (killed, "was killed by signal 9")):
         done = umbench("interleave", sweep_file, "--base", umbench.program, "--head", program, "--out", f"out_{program.name}")

@@ -6,12 +6,12 @@ import scipy.stats
 from umbench import judge
 
 
-def samples(median=1e8, spread=0.01, count=10, seed=1):
-    return median * numpy.exp(spread * numpy.random.default_rng(seed).standard_normal(count))
+def samples(median_ns=1e8, spread=0.01, count=10, seed=1):
+    return median_ns * numpy.exp(spread * numpy.random.default_rng(seed).standard_normal(count))
 
 
-def finding(base, head, noise=None, **limits):
-    return judge.judge({"cell": judge.cell_of_one_run(base, head)}, judge.Limits(**limits), noise)["cell"]
+def finding(base, head, noise_limits=None, **limits):
+    return judge.judge({"cell": judge.cell_of_one_run(base, head)}, judge.Limits(**limits), noise_limits)["cell"]
 
 
 def verdict(base, head, **limits):
@@ -36,7 +36,7 @@ def test_a_significant_change_within_the_limit_is_no_regression():
 
 
 def test_short_cells_are_judged_by_the_absolute_limit():
-    base = samples(median=50_000, spread=0.001)
+    base = samples(median_ns=50_000, spread=0.001)
     assert verdict(base, base + 9_000) == "ok"
     assert verdict(base, base + 11_000) == "regressed"
     assert verdict(base, base + 9_000, absolute_ns=0) == "regressed"
@@ -44,8 +44,8 @@ def test_short_cells_are_judged_by_the_absolute_limit():
 
 def test_known_noise_raises_the_limit():
     base, head = samples(spread=0.001, seed=1), 1.1 * samples(spread=0.001, seed=2)
-    assert finding(base, head, noise={"cell": 0.2}).verdict == "ok"
-    assert finding(base, head, noise={"other": 0.2}).verdict == "regressed"
+    assert finding(base, head, noise_limits={"cell": 0.2}).verdict == "ok"
+    assert finding(base, head, noise_limits={"other": 0.2}).verdict == "regressed"
 
 
 def test_few_samples_are_judged_and_the_change_is_always_reported():

@@ -20,7 +20,7 @@ def test_in_core_times_are_within_a_fifth_or_explained(umbench, tmp_path):
     assert len(off) <= 2 and all("miss: " in verdict for verdict in off.values()), off
 
 
-def cells_of(claim):
+def cell_names_of(claim):
     if "order" in claim:
         return claim["order"]
     (kind, cells), = claim["value"].items()
@@ -31,7 +31,7 @@ def test_the_page_of_papers_counts_the_measured_cells_of_claims():
     folder = ROOT / "results/papers"
     measured = claimed = 0
     for file in folder.glob("*.json"):
-        cells = {cell for claim in json.loads(file.read_text(encoding="utf-8"))["claims"] for cell in cells_of(claim)}
+        cells = {cell for claim in json.loads(file.read_text(encoding="utf-8"))["claims"] for cell in cell_names_of(claim)}
         claimed += len(cells)
         lines = (folder / f"measured/{file.stem}.jsonl").read_text(encoding="utf-8").splitlines()
         kept = {json.loads(line).get("key") for line in lines}

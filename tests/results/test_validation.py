@@ -73,26 +73,26 @@ def test_the_page_of_the_simulator_sums_them_up():
     page = (conftest.ROOT / "docs/method/simulator.md").read_text(encoding="utf-8")
     told = {name.rpartition("/")[2].partition(".")[0]: text for _, name, _, text in sections()}
 
-    def within(iterations, names):
-        found = [figure_errors(told[name], iterations) for name in names]
+    def count_within_15_percent(first_or_later, record_names):
+        found = [figure_errors(told[name], first_or_later) for name in record_names]
         return f"{sum(each[3] for each in found)} of {sum(each[0] for each in found)}", max(each[2] for each in found)
 
-    later, worst = within("later", CALIBRATED)
+    later, worst = count_within_15_percent("later", CALIBRATED)
     same = [found for found in (figures_near_with_recorded_addresses(told[name]) for name in CALIBRATED) if found]
     same = f"{sum(within for within, _ in same)} of {sum(cells for _, cells in same)}"
     assert f"| {later}; {same} with the record's addresses | the time; `managed` up to {worst} % off |" in page
     capped = ["h200_capped", "h200_capped_least_workspace", "h200_capped_small_workspace"]
-    assert within("later", capped)[1] < 20
+    assert count_within_15_percent("later", capped)[1] < 20
     first_hosts = ["h200_host_1", "h200_host_2", "h200_large_batches"]
     given, near = [sum(each) for each in zip(*filter(None, (figures_near_with_recorded_addresses(told[name]) for name in first_hosts)))]
     page_of_records = (FOLDER / "README.md").read_text(encoding="utf-8")
-    near_of_all, all_of_all = within("later", first_hosts)[0].split(" of ")
+    near_of_all, all_of_all = count_within_15_percent("later", first_hosts)[0].split(" of ")
     assert given == near and (f"Of {all_of_all} cells on the first two hosts {near_of_all} are within 15 %, all {given} that have the record's addresses."
                               in page_of_records)
-    others, worst = within("later", [*capped, "hints_h200", "hints_alexnet_h200", "untuned_h100"])
+    others, worst = count_within_15_percent("later", [*capped, "hints_h200", "hints_alexnet_h200", "untuned_h100"])
     assert f"| {others} | the time, within 20 %; large batches within {worst} % |" in page
-    assert f"| first iterations | {within('first', CALIBRATED)[0]}; two runs" in page
-    assert f"{within('first', USED_MEMORY)[0]} where the host's memory had been used before |" in page
+    assert f"| first iterations | {count_within_15_percent('first', CALIBRATED)[0]}; two runs" in page
+    assert f"{count_within_15_percent('first', USED_MEMORY)[0]} where the host's memory had been used before |" in page
     inside = [re.search(r"just above ratio 1: (\d+) of (\d+)", told[name]) for name in ("published", "h100_patterns", "h100_host_4_patterns", "h200_host_5_patterns")]
     assert "| just above ratio 1 | {} of {} in the band |".format(*(sum(int(each[i]) for each in inside) for i in (1, 2))) in page
 
