@@ -20,8 +20,8 @@ def script():
 def own_process():
     """Runs a module of the package in an interpreter of its own."""
 
-    def run(name, *arguments):
-        return forked.without_progress(subprocess.run([sys.executable, str(ROOT / "python/start.py"), name, *map(str, arguments)],
+    def run(module_name, *arguments):
+        return forked.without_progress(subprocess.run([sys.executable, str(ROOT / "python/start.py"), module_name, *map(str, arguments)],
                                                       capture_output=True, text=True))
 
     return run

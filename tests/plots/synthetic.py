@@ -9,16 +9,16 @@ RATIOS = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0]
 GIB = 1024**3
 
 
-def _figures_measured(machine):
+def _measured_figures_text(machine_name):
     """'49 of 52 figures measured', as titles say of a machine file. Figures are its members that are numbers or lists of numbers."""
-    found = json.loads((Path(__file__).resolve().parents[2] / f"results/machines/{machine}.json").read_text(encoding="utf-8"))
+    found = json.loads((Path(__file__).resolve().parents[2] / f"results/machines/{machine_name}.json").read_text(encoding="utf-8"))
     members = [*found.items(), *found["uvm"].items()]
     figures = [v for name, v in members if name != "schema" and not isinstance(v, (str, bool, dict))]
     figures = [v for v in figures if not (isinstance(v, list) and v and isinstance(v[0], (str, dict)))]
     return f"{len(figures) - len(found['estimated'])} of {len(figures)} figures measured"
 
 
-H200_MEASURED = _figures_measured("h200")
+H200_MEASURED = _measured_figures_text("h200")
 
 
 def environment():
@@ -37,7 +37,7 @@ def gpu(**changes):
             "cuda_runtime": "13.0", "cudnn": "9.1.0", "facts": {}, "facts_missing": {}} | changes
 
 
-def counted(**changes):
+def counters(**changes):
     """The counters of an iteration."""
     names = ("faults", "fault_batches", "remote_bytes", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes", "driver_evict_bytes",
              "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks")
@@ -59,7 +59,7 @@ def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", o
     device = backend.removeprefix("sim:")
     simulated = backend.startswith("sim:")
     mode = "simulated" if simulated else "capped"
-    time_ns = time_ns or slow(strategy, ratio)
+    time_ns = time_ns or made_up_time_ns(strategy, ratio)
     footprint = 8 * GIB
     result = {
         "kind": "record", "schema": 1,
@@ -84,7 +84,7 @@ def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", o
     return result | changes
 
 
-def slow(strategy, ratio):
+def made_up_time_ns(strategy, ratio):
     over = max(0.0, ratio - 1.0)
     cost = {"device": 0.0, "swap_all": 0.6, "managed": 6.0 * over, "managed_advise": 4.0 * over,
             "managed_prefetch": 1.5 * over}
@@ -116,9 +116,9 @@ def timeline():
     return {"iteration": 4, "spans": spans, "resident": resident}
 
 
-def write(path, records, torn=False):
+def write_records(path, records, is_torn=False):
     text = "".join(json.dumps(entry) + "\n" for entry in [environment(), *records])
-    if torn:
+    if is_torn:
         text = text[:-40]
     path.write_text(text, encoding="utf-8")
     return path

@@ -12,12 +12,12 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def study(tmp_path):
-    return synthetic.write(tmp_path / "study.jsonl", synthetic.study())
+    return synthetic.write_records(tmp_path / "study.jsonl", synthetic.study())
 
 
-def svg_text(folder, name):
+def svg_text(folder, figure_name):
     """All that is written in a figure, its lines joined."""
-    return " ".join(re.findall(r">([^<>]*[^<>\s][^<>]*)<", (folder / f"{name}.svg").read_text(encoding="utf-8")))
+    return " ".join(re.findall(r">([^<>]*[^<>\s][^<>]*)<", (folder / f"{figure_name}.svg").read_text(encoding="utf-8")))
 
 
 def test_slowdown_is_drawn_as_png_and_svg(script, study, tmp_path):
@@ -34,7 +34,7 @@ def test_slowdown_is_drawn_as_png_and_svg(script, study, tmp_path):
 
 def test_slowdown_without_a_baseline_shows_milliseconds(script, tmp_path):
     records = [r for r in synthetic.study(["vgg16"], ["sim:h200"]) if r["strategy"] != "device"]
-    done = script("plots.slowdown", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path)
+    done = script("plots.slowdown", synthetic.write_records(tmp_path / "a.jsonl", records), "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     text = svg_text(tmp_path, "slowdown")
     assert "no device baseline" in text and "ms per iteration" in text and "slowdown" not in text
@@ -53,15 +53,15 @@ def test_a_network_keeps_its_row_whatever_ran_it():
 def test_panels_wrap_at_the_width_of_the_page():
     from umbench.plots import common
 
-    def shape(count, width):
-        figure, axes = common.make_panels(count, width)
+    def grid_shape(panel_count, width):
+        figure, axes = common.make_panels(panel_count, width)
         places = [axis.get_subplotspec() for axis in axes]
         common.pyplot.close(figure)
         return places[0].get_gridspec().nrows, places[0].get_gridspec().ncols, round(100 * figure.get_figwidth())
 
-    assert shape(1, 900) == (1, 1, 900) and shape(3, 900) == (1, 3, 900)
-    assert shape(4, 900) == (2, 2, 900), "rather than three and one"
-    assert shape(7, 900) == (3, 3, 900) and shape(7, 400) == (7, 1, 400)
+    assert grid_shape(1, 900) == (1, 1, 900) and grid_shape(3, 900) == (1, 3, 900)
+    assert grid_shape(4, 900) == (2, 2, 900), "rather than three and one"
+    assert grid_shape(7, 900) == (3, 3, 900) and grid_shape(7, 400) == (7, 1, 400)
 
 
 def test_works_keep_together():
@@ -79,7 +79,7 @@ def test_fusions_are_rows_and_precisions_columns(script, tmp_path):
                for fusion in ("none", "lean") for precision, order in (("fp32", "nchw"), ("bf16", "nhwc"), ("bf16", "nchw"))
                for strategy in ("device", "managed")]
     assert len(load.records_by_group(records)) == 6
-    path = synthetic.write(tmp_path / "levels.jsonl", records)
+    path = synthetic.write_records(tmp_path / "levels.jsonl", records)
     assert script("plots.slowdown", path, "--out", tmp_path).returncode == 0
     text = svg_text(tmp_path, "slowdown")
     for title in ("fp32, not fused", "bf16, NCHW, lean", "bf16, lean"):
@@ -92,7 +92,7 @@ def test_fusions_are_rows_and_precisions_columns(script, tmp_path):
 def test_other_failures_are_named_in_the_legend(script, tmp_path, outcome):
     records = [synthetic.record(ratio=1.0), synthetic.record(ratio=2.0, outcome=outcome),
                synthetic.record(strategy="swap_all", ratio=2.0, outcome=outcome)]
-    done = script("plots.slowdown", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path)
+    done = script("plots.slowdown", synthetic.write_records(tmp_path / "a.jsonl", records), "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "failed: " + outcome.replace("_", " ") in svg_text(tmp_path, "slowdown")
 
@@ -107,7 +107,7 @@ def test_figures_are_the_same_bytes_every_time(own_process, study, tmp_path):
 @pytest.fixture
 def with_timeline(tmp_path):
     drawn = synthetic.record(timeline=synthetic.timeline())
-    return synthetic.write(tmp_path / "t.jsonl", [synthetic.record(ratio=2.0), drawn]), drawn["key"]
+    return synthetic.write_records(tmp_path / "t.jsonl", [synthetic.record(ratio=2.0), drawn]), drawn["key"]
 
 
 def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path):
@@ -123,35 +123,35 @@ def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path)
         assert shown in text
 
 
-def one_line(done, code, *shown):
-    assert done.returncode == code, done.stderr
+def assert_one_line(done, exit_code, *expected_words):
+    assert done.returncode == exit_code, done.stderr
     assert done.stdout == "" and done.stderr.count("\n") == 1 and done.stderr.startswith("umbench: ")
-    for text in shown:
+    for text in expected_words:
         assert text in done.stderr
 
 
 def test_timeline_of_an_unknown_key_lists_those_there_are(script, with_timeline, tmp_path):
-    one_line(script("plots.timeline", with_timeline[0], "--key", "nope", "--out", tmp_path), 2, "'nope'", with_timeline[1])
+    assert_one_line(script("plots.timeline", with_timeline[0], "--key", "nope", "--out", tmp_path), 2, "'nope'", with_timeline[1])
 
 
 def test_timeline_of_a_record_without_one_is_too_little(script, with_timeline, tmp_path):
     key = synthetic.record(ratio=2.0)["key"]
-    one_line(script("plots.timeline", with_timeline[0], "--key", key, "--out", tmp_path), 3, "no timeline", "--timeline")
+    assert_one_line(script("plots.timeline", with_timeline[0], "--key", key, "--out", tmp_path), 3, "no timeline", "--timeline")
 
 
 @pytest.mark.parametrize("name", ["plots.slowdown", "plots.timeline"])
 def test_bad_files_get_one_line_and_exit_code_2(script, tmp_path, name):
-    one_line(script(name, tmp_path / "absent.jsonl", "--out", tmp_path), 2, "absent.jsonl", "No such file")
+    assert_one_line(script(name, tmp_path / "absent.jsonl", "--out", tmp_path), 2, "absent.jsonl", "No such file")
     (tmp_path / "text.jsonl").write_text("hello\nworld\n")
-    one_line(script(name, tmp_path / "text.jsonl", "--out", tmp_path), 2, "text.jsonl:1")
+    assert_one_line(script(name, tmp_path / "text.jsonl", "--out", tmp_path), 2, "text.jsonl:1")
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00\n")
-    one_line(script(name, tmp_path / "binary.jsonl", "--out", tmp_path), 2, "binary.jsonl")
+    assert_one_line(script(name, tmp_path / "binary.jsonl", "--out", tmp_path), 2, "binary.jsonl")
 
 
 @pytest.mark.parametrize("name", ["plots.slowdown", "plots.timeline", "plots.table"])
 def test_too_little_data_gets_exit_code_3(script, tmp_path, name):
     out = [] if name == "plots.table" else ["--out", tmp_path]
-    one_line(script(name, synthetic.write(tmp_path / "none.jsonl", []), *out), 3, "none.jsonl")
+    assert_one_line(script(name, synthetic.write_records(tmp_path / "none.jsonl", []), *out), 3, "none.jsonl")
 
 
 def test_a_folder_that_cannot_be_written_gets_one_line(script, study, tmp_path):
@@ -179,13 +179,13 @@ def test_markdown_table_has_a_rule_and_equal_columns(script, study):
 @pytest.mark.parametrize("compute_ns, stalled", [(22_000_000, "50% stalled"), (44_000_000, None), (None, None)])
 def test_timeline_tells_stalls_from_work(script, tmp_path, compute_ns, stalled):
     record = synthetic.record(timeline=synthetic.timeline(), compute_ns=compute_ns)
-    done = script("plots.timeline", synthetic.write(tmp_path / "t.jsonl", [record]), "--out", tmp_path)
+    done = script("plots.timeline", synthetic.write_records(tmp_path / "t.jsonl", [record]), "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     text = open(done.stdout.split()[1], encoding="utf-8").read()
     assert ("stalled" in text) == bool(stalled) and (stalled or "100% busy") in text
 
 
-def machine_file(folder):
+def write_machine_file(folder):
     path = folder / "machine.json"
     path.write_text('{"name": "made-up", "link_to_device_bytes_per_s": 10000000000, "link_to_host_bytes_per_s": 5000000000}',
                     encoding="utf-8")
@@ -195,14 +195,14 @@ def machine_file(folder):
 def test_table_shows_the_share_of_the_link(script, tmp_path):
     cell = synthetic.record("vgg16", "managed", 1.5, time_ns=1_000_000_000)
     cell["samples_ns"] = [1_000_000_000] * 3
-    cell["counters"] = {"first": synthetic.counted(), "last": synthetic.counted(fault_to_device_bytes=2_000_000_000,
+    cell["counters"] = {"first": synthetic.counters(), "last": synthetic.counters(fault_to_device_bytes=2_000_000_000,
                                                                             plan_evict_bytes=2_000_000_000)}
-    path = synthetic.write(tmp_path / "a.jsonl", [cell])
-    shown = script("plots.table", path, "--link", machine_file(tmp_path)).stdout
+    path = synthetic.write_records(tmp_path / "a.jsonl", [cell])
+    shown = script("plots.table", path, "--link", write_machine_file(tmp_path)).stdout
     assert "machine file made-up" in shown and "1000 40 %" in shown, "2 of 5 GB/s to the host are more than 2 of 10"
     assert "%" not in script("plots.table", path).stdout
-    uncounted = synthetic.write(tmp_path / "b.jsonl", [synthetic.record("vgg16", "managed", 1.5, time_ns=1_000_000_000)])
-    assert "1000 40 %" not in script("plots.table", uncounted, "--link", machine_file(tmp_path)).stdout
+    uncounted = synthetic.write_records(tmp_path / "b.jsonl", [synthetic.record("vgg16", "managed", 1.5, time_ns=1_000_000_000)])
+    assert "1000 40 %" not in script("plots.table", uncounted, "--link", write_machine_file(tmp_path)).stdout
 
 
 def test_table_refuses_a_link_that_is_no_machine_file(script, study, tmp_path):
@@ -215,29 +215,29 @@ def test_table_refuses_a_link_that_is_no_machine_file(script, study, tmp_path):
 
 # --- what a reader must see ---
 
-def drawn(records, **changes):
+def slowdown_figure(records, **figure_options):
     """The figure of slowdown.py of records that one file would hold."""
     from umbench.plots import common
     from umbench.plots import slowdown
 
     common.use_style()
     base = load.baseline_ns_by_group(records)
-    return slowdown.figure_of([r | {"baseline_ns": load.baseline_of(load.group_of(r), base)} for r in records], **changes)
+    return slowdown.figure_of([r | {"baseline_ns": load.baseline_of(load.group_of(r), base)} for r in records], **figure_options)
 
 
-def measured(strategy, ratio, samples, **changes):
-    return synthetic.record("vgg16", strategy, ratio, "cuda:0", samples_ns=samples, device="NVIDIA H200", **changes)
+def measured_record(strategy, ratio, samples_ns, **changes):
+    return synthetic.record("vgg16", strategy, ratio, "cuda:0", samples_ns=samples_ns, device="NVIDIA H200", **changes)
 
 
 def test_measured_points_have_whiskers_and_simulated_ones_none():
     spread = [0, 100, 110, 140, 150]
-    cells = [measured("device", 0.9, [100] * 5), measured("managed", 1.5, [10**6 * each for each in spread])]
-    axis = drawn(cells).axes[0]
+    cells = [measured_record("device", 0.9, [100] * 5), measured_record("managed", 1.5, [10**6 * each for each in spread])]
+    axis = slowdown_figure(cells).axes[0]
     (bar,) = axis.containers
     low, high = bar.lines[2][0].get_segments()[0][:, 1]
     assert (low, high) == (107.5 * 10**6 / 100, 142.5 * 10**6 / 100), "quartiles of the last four"
     simulated = [cell | {"simulated": True, "backend": "sim:h200"} for cell in cells]
-    assert not drawn(simulated).axes[0].containers
+    assert not slowdown_figure(simulated).axes[0].containers
 
 
 def test_a_simulated_band_is_drawn_and_written():
@@ -246,7 +246,7 @@ def test_a_simulated_band_is_drawn_and_written():
     device = synthetic.record(strategy="device", ratio=0.9, samples_ns=[100] * 5)
     cell = synthetic.record(strategy="managed", ratio=1.25, samples_ns=[400, 200, 200, 200, 200],
                             band_ns={"low": 110, "high": 220})
-    (bar,) = drawn([device, cell]).axes[0].containers
+    (bar,) = slowdown_figure([device, cell]).axes[0].containers
     assert tuple(bar.lines[2][0].get_segments()[0][:, 1]) == (1.1, 2.2)
     assert iteration_times.slowdown_text(cell, 100) == "2.00x (1.10 to 2.20)"
     assert iteration_times.milliseconds_text(cell | {"band_ns": {"low": 200, "high": 200}}) == "0.00", "a band without width says nothing"
@@ -256,7 +256,7 @@ def test_a_simulated_band_is_drawn_and_written():
 def test_every_cell_without_a_time_is_marked(failing):
     ratios = (0.5, 1.0, 1.5, 2.0, 3.0)
     cells = [synthetic.record(strategy="managed", ratio=ratio, outcome="crashed" if ratio in failing else "ok") for ratio in ratios]
-    crosses = [line for line in drawn(cells).axes[0].lines if line.get_marker() == "X"]
+    crosses = [line for line in slowdown_figure(cells).axes[0].lines if line.get_marker() == "X"]
     assert sorted(line.get_xdata()[0] for line in crosses) == list(failing)
 
 
@@ -264,13 +264,13 @@ def test_panels_of_one_work_share_the_scale_of_ratios():
     """The ratios of the second panel alone would be drawn on a linear axis."""
     cells = [synthetic.record(strategy="device", ratio=ratio, backend=backend) for backend, ratios in
              (("sim:h200", (0.4, 4.0)), ("sim:p100-pcie3-16g", (1.0, 2.0))) for ratio in ratios]
-    assert [axis.get_xscale() for axis in drawn(cells).axes] == ["log", "log"]
-    assert [axis.get_xscale() for axis in drawn(cells[2:]).axes] == ["linear"]
+    assert [axis.get_xscale() for axis in slowdown_figure(cells).axes] == ["log", "log"]
+    assert [axis.get_xscale() for axis in slowdown_figure(cells[2:]).axes] == ["linear"]
 
 
 def test_markers_of_a_line_do_not_lie_on_each_other():
     cells = [synthetic.record(strategy="device", ratio=ratio) for ratio in (0.5, 0.99, 0.995, 1.0)]
-    (line,) = [line for line in drawn(cells).axes[0].lines if len(line.get_xdata()) == 4]
+    (line,) = [line for line in slowdown_figure(cells).axes[0].lines if len(line.get_xdata()) == 4]
     assert line.get_markevery() == [0, 1, 3]
 
 
@@ -284,7 +284,7 @@ def test_growth_marks_what_failed_and_names_sizes():
     assert [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "X"] == [4.0]
     upper = next(child for child in axis.child_axes)
     assert [label.get_text() for label in upper.get_xticklabels()] == ["512", "256", "128", "64"]
-    assert axis.get_ylabel() == drawn([synthetic.record(strategy="device", ratio=0.5)]).axes[0].get_ylabel(), "one vocabulary"
+    assert axis.get_ylabel() == slowdown_figure([synthetic.record(strategy="device", ratio=0.5)]).axes[0].get_ylabel(), "one vocabulary"
 
 
 def test_every_strategy_has_a_row_that_no_other_looks_like(umbench):
@@ -309,22 +309,22 @@ def test_a_strategy_looks_the_same_whatever_stands_beside_it():
 
 @pytest.mark.parametrize("width", [300, 480, 700, 900])
 def test_titles_stay_in_the_picture_and_off_each_other(width):
-    found = drawn([record | {"workspace_cap_bytes": 2**28, "network": "resnext101_32x8d"} for record in synthetic.study()], width=width)
-    titles = [(text, box) for text, box in boxes(found) if "ratio" not in text.get_text() and "\n" in text.get_text()]
+    found = slowdown_figure([record | {"workspace_cap_bytes": 2**28, "network": "resnext101_32x8d"} for record in synthetic.study()], width=width)
+    titles = [(text, box) for text, box in texts_and_boxes(found) if "ratio" not in text.get_text() and "\n" in text.get_text()]
     assert len(titles) == 4 and all(box.x1 <= width and box.x0 >= 0 for _, box in titles)
     for number, (_, box) in enumerate(titles):
         assert not any(box.overlaps(other) for _, other in titles[:number])
 
 
 def test_a_strip_of_its_own_holds_the_cells_without_a_time():
-    axis = drawn(synthetic.study(["vgg16"], ["sim:h200"])).axes[0]
+    axis = slowdown_figure(synthetic.study(["vgg16"], ["sim:h200"])).axes[0]
     crosses = [line.get_ydata()[0] for line in axis.lines if line.get_marker() == "x"]
     lines = [max(line.get_ydata()) for line in axis.lines if len(line.get_xdata()) > 2]
     assert len(crosses) == 7 and min(crosses) > max(lines)
     assert max(axis.get_yticks()) < min(crosses), "a strip has no scale"
 
 
-def grey(colour):
+def luminance(colour):
     import matplotlib.colors
 
     return sum(weight * part for weight, part in zip((0.299, 0.587, 0.114), matplotlib.colors.to_rgb(colour)))
@@ -334,10 +334,10 @@ def test_colours_are_dark_enough_to_print():
     from umbench.plots.looks import LOOKS, OTHER_COLOURS
 
     colours = [colour for colour, _, _ in LOOKS.values()] + [colour for colours in OTHER_COLOURS.values() for colour in colours]
-    assert all(grey(colour) < 0.6 for colour in colours)
+    assert all(luminance(colour) < 0.6 for colour in colours)
 
 
-def boxes(figure):
+def texts_and_boxes(figure):
     """[(text, its box in pixels)] of all that is written in a figure."""
     import matplotlib.text
 
@@ -353,7 +353,7 @@ def boxes(figure):
     return [(text, text.get_window_extent(renderer)) for text in found]
 
 
-def figure_of(kind, width):
+def figure_of_kind(kind, width):
     """A figure of each kind, as its script draws it."""
     from umbench.plots import growth
     from umbench.plots import peers_figure
@@ -368,16 +368,16 @@ def figure_of(kind, width):
     if kind == "peers":
         return peers_figure.figure_of(peer_files.read(str(conftest.ROOT / "results/peers/pytorch_h200.jsonl")), width)
     if kind in ("time", "traffic", "iterations"):
-        last = {"last": synthetic.counted(fault_to_device_bytes=2**32)}
+        last = {"last": synthetic.counters(fault_to_device_bytes=2**32)}
         groups = load.records_by_group([cell | {"counters": last | {"first": last["last"]}} for cell in cells])
         return getattr(report_figures, f"_{kind}_section")(groups).figure
-    return drawn(synthetic.study(), width=width)
+    return slowdown_figure(synthetic.study(), width=width)
 
 
 @pytest.mark.parametrize("kind, width", [("slowdown", 900), ("slowdown", 480), ("growth", 900), ("growth", 480), ("peers", 900),
                                          ("time", 900), ("traffic", 900), ("iterations", 900)])
 def test_text_is_large_enough_and_does_not_overlap(kind, width):
-    found = boxes(figure_of(kind, width))
+    found = texts_and_boxes(figure_of_kind(kind, width))
     assert len(found) > 20
     for number, (text, box) in enumerate(found):
         assert text.get_fontsize() * 100 / 72 >= 10.5, text.get_text()
@@ -389,8 +389,8 @@ def test_text_is_large_enough_and_does_not_overlap(kind, width):
 
 def test_the_baseline_is_that_of_the_cell_s_own_file(script, tmp_path):
     """Two sessions of one work: each is held against its own."""
-    one = synthetic.write(tmp_path / "one.jsonl", [measured("device", 0.9, [100, 100]), measured("managed", 1.5, [200, 200])])
-    two = synthetic.write(tmp_path / "two.jsonl", [measured("device", 0.9, [200, 200]), measured("twin", 1.5, [300, 300])])
+    one = synthetic.write_records(tmp_path / "one.jsonl", [measured_record("device", 0.9, [100, 100]), measured_record("managed", 1.5, [200, 200])])
+    two = synthetic.write_records(tmp_path / "two.jsonl", [measured_record("device", 0.9, [200, 200]), measured_record("twin", 1.5, [300, 300])])
     from umbench.plots import common
 
     found = {cell["strategy"]: load.steady_ns(cell) / cell["baseline_ns"] for cell in common.read([one, two])}
@@ -413,7 +413,7 @@ def test_plot_draws_each_kind(plot, study, tmp_path, with_timeline):
     assert plot("timeline", with_timeline[0], "--out", tmp_path).returncode == 0
     bounds = {"swap_ns": 300_000_000, "recompute_ns": 200_000_000, "both_ns": 150_000_000}
     cells = [synthetic.record(strategy=s, ratio=r, bounds=bounds) for s, r in (("device", 1.0), ("best", 1.5), ("best", 2.0))]
-    assert plot("bounds", synthetic.write(tmp_path / "b.jsonl", cells), "--out", tmp_path).returncode == 0
+    assert plot("bounds", synthetic.write_records(tmp_path / "b.jsonl", cells), "--out", tmp_path).returncode == 0
     assert "bound: computing again alone" in svg_text(tmp_path, "bounds")
     assert plot("peers", conftest.ROOT / "results/peers/pytorch_h200.jsonl", "--out", tmp_path).returncode == 0
     assert "VGG-16, 256, fp32" in svg_text(tmp_path, "peers")

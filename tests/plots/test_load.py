@@ -80,7 +80,7 @@ def test_lines_rise_in_ratio():
     ({"schema": 2}, "schema 2 is from a newer umbench; this reader knows 1"), ({"schema": "1"}, 'schema "1"; this'),
     ({"kind": "other"}, "neither an environment nor a record")])
 def test_foreign_lines_are_refused(tmp_path, change, message):
-    path = synthetic.write(tmp_path / "foreign.jsonl", [synthetic.record() | change])
+    path = synthetic.write_records(tmp_path / "foreign.jsonl", [synthetic.record() | change])
     with pytest.raises(load.BadInput, match=message):
         load.read(path)
 
@@ -94,7 +94,7 @@ def test_foreign_lines_are_refused(tmp_path, change, message):
     ({"counters": {"first": 1, "last": 2}}, "counters.first: 1 is not of type 'object'"), ({"simulated": 1}, "simulated: 1 is not of type 'boolean'"),
     ({"timeline": {"iteration": 0, "spans": [{"lane": "compute"}], "resident": []}}, r"timeline\.spans\[0\]: '(name|begin_ns)' is a required property")])
 def test_records_of_another_shape_are_refused(tmp_path, change, message):
-    path = synthetic.write(tmp_path / "a.jsonl", [synthetic.record() | change])
+    path = synthetic.write_records(tmp_path / "a.jsonl", [synthetic.record() | change])
     with pytest.raises(load.BadInput, match=message):
         load.read(path)
 
@@ -108,7 +108,7 @@ def test_what_is_no_text_is_refused(tmp_path):
 
 def test_a_cell_that_failed_early_gets_its_device_from_its_neighbours(tmp_path):
     failed = synthetic.record(ratio=3.0, outcome="crashed", device=None, calibrated=None)
-    _, records = load.read(synthetic.write(tmp_path / "early.jsonl", [synthetic.record(calibrated=True), failed]))
+    _, records = load.read(synthetic.write_records(tmp_path / "early.jsonl", [synthetic.record(calibrated=True), failed]))
     assert len(load.records_by_group(records)) == 1
 
 

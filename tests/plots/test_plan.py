@@ -15,13 +15,13 @@ def graph():
 
 
 def plan():
-    def do(verb, what):
-        return {"do": verb, "what": what}
+    def action(verb, subject):
+        return {"do": verb, "what": subject}
 
     return {"network": {"name": "net", "batch": 4, "precision": "fp32"}, "strategy": "best", "ratio": 2, "budget_bytes": 1 << 20,
             "homes": {"x": "staged", "w": "device", "a": "staged", "b": "device", "c": "device"},
-            "actions": [do("prefetch", "x"), do("compute", "first"), do("compute", "second"), do("compute", "last"), do("evict", "a"),
-                        do("discard", "b"), do("compute", "third"), do("prefetch", "a"), do("compute", "second"), do("compute", "last")]}
+            "actions": [action("prefetch", "x"), action("compute", "first"), action("compute", "second"), action("compute", "last"), action("evict", "a"),
+                        action("discard", "b"), action("compute", "third"), action("prefetch", "a"), action("compute", "second"), action("compute", "last")]}
 
 
 def test_tensors_are_kept_moved_and_given_up():

@@ -20,8 +20,8 @@ from umbench.plots.verdict import verdict_sentences
 FIGURES = ["slowdown", "time", "traffic", "series", "timeline_1", "prediction"]
 
 
-def counters(to_device, to_host):
-    return synthetic.counted(prefetch_to_device_bytes=to_device, plan_evict_bytes=to_host)
+def counters(to_device_bytes, to_host_bytes):
+    return synthetic.counters(prefetch_to_device_bytes=to_device_bytes, plan_evict_bytes=to_host_bytes)
 
 
 def mixed_study():
@@ -38,7 +38,7 @@ def mixed_study():
 def report(tmp_path_factory):
     """(folder, text of the page) of the mixed study."""
     folder = tmp_path_factory.mktemp("report")
-    path = synthetic.write(folder / "study.jsonl", mixed_study())
+    path = synthetic.write_records(folder / "study.jsonl", mixed_study())
     done = subprocess.run(["/usr/bin/python3", conftest.ROOT / "python/start.py", "plots.report", path, "--out", folder / "out"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -128,53 +128,53 @@ def test_time_parts_add_up():
     plain = synthetic.record("vgg16", "managed", 1.5)
     assert sum(report_parts.time_by_part(plain).values()) == load.steady_ns(plain)
     spans = [("compute", "a", 0, 50), ("to_device", "b", 40, 70), ("to_host", "c", 60, 90), ("compute", "d", 95, 100)]
-    assert report_parts.time_by_part(timed(45, spans)) == {
+    assert report_parts.time_by_part(record_with_spans(45, spans)) == {
         "compute": 45, "computing again": 0, "slower kernels": 10, "waiting for copies to the GPU": 20,
         "waiting for copies to the CPU": 20, "launches and gaps": 5}
 
 
-def timed(compute_ns, spans, **changes):
+def record_with_spans(compute_ns, spans, **changes):
     spans = [dict(zip(("lane", "name", "begin_ns", "end_ns"), span)) for span in spans]
     return synthetic.record("vgg16", "managed", 1.5, compute_ns=compute_ns,
                             timeline={"iteration": 1, "spans": spans, "resident": []}) | changes
 
 
-def plan(swaps, repeats):
+def bounds_of_plan(swaps, repeats):
     return {"bounds": {"plan": {"class": "whole", "swaps": swaps, "repeats": repeats, "least_ns": 1}}}
 
 
 def test_computing_again_and_faults_are_told_from_waiting():
     spans = [("compute", "a", 0, 50), ("compute", "b", 50, 80), ("compute", "a", 90, 140)]
-    parts = report_parts.time_by_part(timed(80, spans, **plan(False, True)))
+    parts = report_parts.time_by_part(record_with_spans(80, spans, **bounds_of_plan(False, True)))
     assert parts["computing again"] == 50 and parts["launches and gaps"] == 10 and sum(parts.values()) == 140
-    faulting = {"counters": {"first": synthetic.counted(), "last": synthetic.counted(faults=7)}}
-    parts = report_parts.time_by_part(timed(80, spans, **plan(True, False), **faulting))
+    faulting = {"counters": {"first": synthetic.counters(), "last": synthetic.counters(faults=7)}}
+    parts = report_parts.time_by_part(record_with_spans(80, spans, **bounds_of_plan(True, False), **faulting))
     assert parts["faults and evictions"] == 50 and parts["computing again"] == 0
 
 
 @pytest.mark.parametrize("changes, name", [
-    ({"family": "explicit"} | plan(False, True), "computing again"), ({"family": "explicit"} | plan(True, False), "waiting for copies"),
-    ({"family": "explicit"} | plan(True, True), "copies or computing again"), ({"family": "explicit"} | plan(False, False), "launches and gaps"), ({}, "copies or faults"), ({"family": "explicit"}, "copies or computing again"),
-    ({"counters": {"first": synthetic.counted(), "last": synthetic.counted(faults=7)}}, "faults and evictions")])
+    ({"family": "explicit"} | bounds_of_plan(False, True), "computing again"), ({"family": "explicit"} | bounds_of_plan(True, False), "waiting for copies"),
+    ({"family": "explicit"} | bounds_of_plan(True, True), "copies or computing again"), ({"family": "explicit"} | bounds_of_plan(False, False), "launches and gaps"), ({}, "copies or faults"), ({"family": "explicit"}, "copies or computing again"),
+    ({"counters": {"first": synthetic.counters(), "last": synthetic.counters(faults=7)}}, "faults and evictions")])
 def test_without_a_timeline_the_plan_names_what_is_beyond_compute(changes, name):
     parts = report_parts.time_by_part(synthetic.record("vgg16", "managed", 1.5) | changes)
     assert list(parts) == ["compute", name] and set(parts) <= set(report_parts.TIME_PARTS)
 
 
-def verdict_of(times, ratios=(1.5,)):
+def verdict_text(times_ms, ratios=(1.5,)):
     """The verdict on one network with these times in ms, the same at every ratio."""
     cells = [synthetic.record(strategy="device", ratio=0.5, time_ns=100 * 10**6)]
-    cells += [synthetic.record(strategy=name, ratio=ratio, time_ns=time * 10**6) for name, time in times.items() for ratio in ratios]
+    cells += [synthetic.record(strategy=name, ratio=ratio, time_ns=time * 10**6) for name, time in times_ms.items() for ratio in ratios]
     return " ".join(verdict_sentences(load.group_of(cells[0]), cells, 100e6))
 
 
 def test_what_hints_do_harm_is_said():
-    text = verdict_of({"managed": 200, "managed_advise": 230, "managed_prefetch": 209})
+    text = verdict_text({"managed": 200, "managed_advise": 230, "managed_prefetch": 209})
     assert "managed_advise does harm at ratio 1.5: 1.15 times the time of plain managed memory." in text
     assert "managed_prefetch" not in text and "Fastest at ratio 1.5: managed, 2.00 times" in text
-    text = verdict_of({"managed": 200, "managed_advise": 230}, (1.5, 2, 3))
+    text = verdict_text({"managed": 200, "managed_advise": 230}, (1.5, 2, 3))
     assert "managed_advise does harm at ratios 1.5, 2 and 3: up to 1.15 times" in text
-    text = verdict_of({"managed": 200, "managed_advise": 150})
+    text = verdict_text({"managed": 200, "managed_advise": 150})
     assert "harm" not in text and "managed_advise, 1.50 times" in text and "2.00 times that time, 1.33 times as long as managed_advise" in text
 
 
@@ -183,7 +183,7 @@ def test_more_memory_that_makes_it_slower_is_said():
     cells += [synthetic.record(strategy="best", ratio=ratio, time_ns=time) for ratio, time in ((1.25, 11 * 10**7), (1.5, 3 * 10**8), (2.0, 12 * 10**7))]
     text = " ".join(verdict_sentences(load.group_of(cells[0]), cells, 1e8))
     assert "best is slower with more memory: 3.00 times the time with everything on the device at ratio 1.5, 1.20 times at 2." in text
-    assert "more memory" not in verdict_of({"managed": 200, "best": 120}, (1.5, 2))
+    assert "more memory" not in verdict_text({"managed": 200, "best": 120}, (1.5, 2))
 
 
 def test_a_strategy_without_a_plan_where_another_has_one_is_said():
@@ -196,31 +196,31 @@ def test_a_strategy_without_a_plan_where_another_has_one_is_said():
 def test_cells_of_different_machine_files_are_said():
     cells = [synthetic.record(strategy="device", ratio=0.5, figures_digest="0" * 16), synthetic.record(ratio=1.5, figures_digest="1" * 16)]
     assert "simulated with 2 different machine files" in " ".join(verdict_sentences(load.group_of(cells[0]), cells, 1e8))
-    assert "machine files" not in verdict_of({"managed": 200})
+    assert "machine files" not in verdict_text({"managed": 200})
 
 
 def test_a_small_difference_is_none():
-    text = verdict_of({"managed": 200, "managed_advise": 196})
+    text = verdict_text({"managed": 200, "managed_advise": 196})
     assert "At ratio 1.5 nothing is faster than plain managed memory by 5 %, which takes 2.00 times" in text
     assert "managed_advise" not in text
 
 
 def test_managed_memory_that_is_never_free_is_said():
-    assert "Managed memory costs more than 5 % at ratio 0.8 already." in verdict_of({"managed": 120}, (0.8, 1.5))
+    assert "Managed memory costs more than 5 % at ratio 0.8 already." in verdict_text({"managed": 120}, (0.8, 1.5))
 
 
 @pytest.mark.parametrize("records, code, words", [([], 3, "no cell finished well"), (None, 2, "No such file")])
 def test_nothing_to_report(script, tmp_path, records, code, words):
     path = tmp_path / "a.jsonl"
     if records is not None:
-        synthetic.write(path, records)
+        synthetic.write_records(path, records)
     done = script("plots.report", path, "--out", tmp_path / "out")
     assert done.returncode == code and words in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
 def test_what_is_missing_is_said(script, tmp_path):
-    done = script("plots.report", synthetic.write(tmp_path / "a.jsonl", [synthetic.record()]), "--out", tmp_path / "out")
+    done = script("plots.report", synthetic.write_records(tmp_path / "a.jsonl", [synthetic.record()]), "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "out/index.html").read_text(encoding="utf-8")
     for words in ("Nothing crossed the link", "ran with a timeline", "both measured and simulated",
@@ -238,36 +238,36 @@ def test_the_command_starts_it(umbench, tmp_path):
     assert "simulated" in (tmp_path / "out/index.html").read_text(encoding="utf-8")
 
 
-def browser():
+def browser_path():
     return next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 
 
-@pytest.mark.skipif(browser() is None, reason="no browser is installed (Debian: chromium)")
+@pytest.mark.skipif(browser_path() is None, reason="no browser is installed (Debian: chromium)")
 def test_a_browser_without_a_network_shows_it(report, tmp_path):
     """Every figure is drawn: the page has as many coloured rows of pixels as the figures at the width at which it shows them."""
     folder, _ = report
-    command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
+    command = [browser_path(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
                "--proxy-server=127.0.0.1:9", f"--user-data-dir={tmp_path / 'profile'}"]
 
-    def rows_in_colour(pixels):
+    def count_coloured_rows(pixels):
         return int((pixels[:, :, :3].max(axis=2) - pixels[:, :, :3].min(axis=2) > 0.25).any(axis=1).sum())
 
-    def shown_in_colour(page):
+    def count_coloured_rows_on_screen(page):
         shot = page.with_suffix(".png")
         done = subprocess.run([*command, "--window-size=1200,6000", f"--screenshot={shot}", page.as_uri()],
                               capture_output=True, text=True, check=False)
         assert done.returncode == 0 and "ERR_" not in done.stderr, done.stderr
         pixels = matplotlib.image.imread(shot)
         assert pixels.shape[:2] == (6000, 1200)
-        return rows_in_colour(pixels)
+        return count_coloured_rows(pixels)
 
     text = (folder / "index.html").read_text(encoding="utf-8")
     whole, blank = tmp_path / "whole.html", tmp_path / "blank.html"
     whole.write_text(text, encoding="utf-8")
     blank.write_text(re.sub(r"base64,[^']*", "base64,", text), encoding="utf-8")
     figures = [matplotlib.image.imread(folder / f"{name}.png") for name in FIGURES]
-    expected = sum(rows_in_colour(figure) * 900 / figure.shape[1] for figure in figures)
-    assert shown_in_colour(whole) - shown_in_colour(blank) == pytest.approx(expected, rel=0.05)
+    expected = sum(count_coloured_rows(figure) * 900 / figure.shape[1] for figure in figures)
+    assert count_coloured_rows_on_screen(whole) - count_coloured_rows_on_screen(blank) == pytest.approx(expected, rel=0.05)
 
 
 # --- what a reader sees ---
@@ -277,10 +277,10 @@ def chromium():
     """A headless browser that can be asked; opened once."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (Debian: python3-selenium)")
     driver = shutil.which("chromedriver")
-    if browser() is None or driver is None:
+    if browser_path() is None or driver is None:
         pytest.skip("no browser to drive is installed (Debian: chromium chromium-driver)")
     options = webdriver.ChromeOptions()
-    options.binary_location = browser()
+    options.binary_location = browser_path()
     for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--proxy-server=127.0.0.1:9"):
         options.add_argument(flag)
     opened = webdriver.Chrome(service=webdriver.ChromeService(driver) if hasattr(webdriver, "ChromeService")
@@ -331,8 +331,8 @@ def test_the_contents_lead_to_every_part(seen):
 
 # --- what the page says ---
 
-def page_of(script, tmp_path, records):
-    done = script("plots.report", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path / "out")
+def report_text(script, tmp_path, records):
+    done = script("plots.report", synthetic.write_records(tmp_path / "a.jsonl", records), "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     return (tmp_path / "out/index.html").read_text(encoding="utf-8")
 
@@ -348,7 +348,7 @@ def test_the_best_strategy_of_each_ratio_comes_first(report):
 def test_growth_is_recognised(script, tmp_path):
     cells = [synthetic.record("alexnet", strategy, batch / 128, batch=batch, key=f"alexnet/b{batch}/{strategy}/whole/sim:h200")
              for strategy in ("managed", "managed_prefetch") for batch in (64, 128, 256)]
-    text = page_of(script, tmp_path, cells)
+    text = report_text(script, tmp_path, cells)
     assert "Slowdown as the work grows" in text and "Slowdown by ratio" not in text
     assert "nothing can be called slow or fast" not in text, "no verdict of one point each"
     assert re.search(r"<tr><td>256</td><td>2</td><td><b>managed_prefetch ", text)
@@ -362,7 +362,7 @@ def test_no_figure_stands_twice(report):
 
 def test_thirty_bars_can_be_read(script, tmp_path):
     names = [f"strategy_{number:02}" for number in range(30)]
-    page_of(script, tmp_path, [synthetic.record(strategy=name, ratio=ratio) for name in [*names, "device"] for ratio in (0.5, 1.5)])
+    report_text(script, tmp_path, [synthetic.record(strategy=name, ratio=ratio) for name in [*names, "device"] for ratio in (0.5, 1.5)])
     text = (tmp_path / "out/time.svg").read_text(encoding="utf-8")
     height = float(re.search(r'<svg[^>]* height="([\d.]+)pt"', text)[1])
     assert all(f">{name}<" in text for name in names) and height / 30 > 10, "points a bar"
@@ -370,14 +370,14 @@ def test_thirty_bars_can_be_read(script, tmp_path):
 
 def test_panels_without_anything_are_left_out(script, tmp_path):
     none = {"first": counters(0, 0), "last": counters(0, 0)}
-    text = page_of(script, tmp_path, [synthetic.record(strategy="device", ratio=ratio, counters=none) for ratio in (0.5, 1.0)])
+    text = report_text(script, tmp_path, [synthetic.record(strategy="device", ratio=ratio, counters=none) for ratio in (0.5, 1.0)])
     assert "Nothing crossed the link" in text and not (tmp_path / "out/traffic.png").exists()
 
 
 def test_what_managed_memory_moves_is_in_the_timeline(script, tmp_path):
-    last = synthetic.counted(fault_to_device_bytes=3 * 2**30, driver_evict_bytes=2**30)
+    last = synthetic.counters(fault_to_device_bytes=3 * 2**30, driver_evict_bytes=2**30)
     cell = synthetic.record(timeline=synthetic.timeline(), counters={"first": last, "last": last})
-    page_of(script, tmp_path, [cell])
+    report_text(script, tmp_path, [cell])
     text = (tmp_path / "out/timeline_1.svg").read_text(encoding="utf-8")
     assert "3 GiB by faults, while operators run" in text and "1 GiB evicted by the driver" in text
 
@@ -385,7 +385,7 @@ def test_what_managed_memory_moves_is_in_the_timeline(script, tmp_path):
 def test_median_quartiles_and_number_are_there(script, tmp_path):
     cells = [synthetic.record(strategy="device", ratio=0.9, backend="cuda:0", time_ns=10**8),
              synthetic.record(ratio=1.5, backend="cuda:0", samples_ns=[10**9, 2 * 10**8, 3 * 10**8, 2 * 10**8, 3 * 10**8])]
-    text = page_of(script, tmp_path, cells)
+    text = report_text(script, tmp_path, cells)
     assert "2.5x ±0.5" in text and "n = 4" in text
     with (tmp_path / "out/slowdown.csv").open(encoding="utf-8") if (tmp_path / "out/slowdown.csv").exists() else (
             tmp_path / "out/time.csv").open(encoding="utf-8") as file:

@@ -27,11 +27,11 @@ def test_the_records_of_these_tests_are_of_the_schema(schema, entry):
     schema.validate(entry)
 
 
-def field_names(part):
-    if isinstance(part, dict):
-        properties = part.get("properties")
+def field_names(schema_part):
+    if isinstance(schema_part, dict):
+        properties = schema_part.get("properties")
         yield from properties if isinstance(properties, dict) else ()
-    children = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    children = schema_part.values() if isinstance(schema_part, dict) else schema_part if isinstance(schema_part, list) else ()
     for child in children:
         yield from field_names(child)
 

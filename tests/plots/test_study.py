@@ -10,20 +10,20 @@ import synthetic
 GIB = 1024**3
 
 
-def grown(strategy, batch, **changes):
+def record_of_batch(strategy, batch, **changes):
     key = f"alexnet/b{batch}/train/none/fp32/{strategy}/whole/simulated/sim:h200"
     return synthetic.record("alexnet", strategy, batch / 128, batch=batch, key=key, fusion="none", **changes)
 
 
 @pytest.fixture
 def records():
-    return [grown(strategy, batch) for strategy in ("managed", "twin") for batch in (64, 128, 256)]
+    return [record_of_batch(strategy, batch) for strategy in ("managed", "twin") for batch in (64, 128, 256)]
 
 
 def test_growth_has_a_panel_an_axis_and_says_what_is_simulated(script, tmp_path, records):
     wide = [synthetic.record("alexnet", "managed", size / 448, batch=32, network_knobs={"insize": size},
                              key=f"alexnet,insize={size}/managed/whole/sim:h200") for size in (224, 448, 896)]
-    done = script("plots.growth", synthetic.write(tmp_path / "a.jsonl", records + wide), "--out", tmp_path)
+    done = script("plots.growth", synthetic.write_records(tmp_path / "a.jsonl", records + wide), "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "growth.svg").read_text(encoding="utf-8")
     assert all(f">{shown}<" in text for shown in ("batch", "64", "256", "height and width of an image", "224", "896"))
@@ -32,7 +32,7 @@ def test_growth_has_a_panel_an_axis_and_says_what_is_simulated(script, tmp_path,
 
 
 def test_growth_keeps_measured_apart(records):
-    measured = [grown("managed", batch, simulated=False, backend="cuda:0", device="NVIDIA H200", mode="capped")
+    measured = [record_of_batch("managed", batch, simulated=False, backend="cuda:0", device="NVIDIA H200", mode="capped")
                 for batch in (64, 128)]
     for record in measured:
         record["key"] += "/measured"
@@ -40,7 +40,7 @@ def test_growth_keeps_measured_apart(records):
 
 
 def test_growth_needs_something_that_grows(script, tmp_path, records):
-    done = script("plots.growth", synthetic.write(tmp_path / "a.jsonl", records[:1]), "--out", tmp_path)
+    done = script("plots.growth", synthetic.write_records(tmp_path / "a.jsonl", records[:1]), "--out", tmp_path)
     assert done.returncode == 3 and "varies" in done.stderr
 
 
@@ -66,7 +66,7 @@ def test_the_bound_is_the_slower_of_operators_and_link(script, tmp_path):
                synthetic.record(strategy="twin", ratio=2.0, time_ns=300_000_000),
                synthetic.record(strategy="swap_all", ratio=2.0, time_ns=200_000_000),
                synthetic.record(strategy="twin", ratio=1.25, time_ns=120_000_000)]
-    files = [synthetic.write(tmp_path / "a.jsonl", records), "--graph", tmp_path / "g.json", "--machine", tmp_path / "m.json"]
+    files = [synthetic.write_records(tmp_path / "a.jsonl", records), "--graph", tmp_path / "g.json", "--machine", tmp_path / "m.json"]
     (tmp_path / "g.json").write_text(json.dumps(graph()), encoding="utf-8")
     (tmp_path / "m.json").write_text(json.dumps({"link_to_device_bytes_per_s": 20 * GIB}), encoding="utf-8")
     done = script("plots.bounds", *files, "--markdown")
@@ -89,8 +89,8 @@ def test_what_leaves_in_the_forward_pass_and_comes_back_in_the_backward_pass(scr
     (tmp_path / "g.json").write_text(json.dumps(graph()), encoding="utf-8")
     (tmp_path / "m.json").write_text(json.dumps({"link_to_device_bytes_per_s": 20 * GIB,
                                                  "link_to_host_bytes_per_s": 10 * GIB}), encoding="utf-8")
-    done = script("plots.bounds", synthetic.write(tmp_path / "a.jsonl", records), "--graph", tmp_path / "g.json",
-                  "--machine", tmp_path / "m.json", "--device", synthetic.write(tmp_path / "d.jsonl", [device]))
+    done = script("plots.bounds", synthetic.write_records(tmp_path / "a.jsonl", records), "--graph", tmp_path / "g.json",
+                  "--machine", tmp_path / "m.json", "--device", synthetic.write_records(tmp_path / "d.jsonl", [device]))
     assert done.returncode == 0, done.stderr
     # 7 GiB of activations, a budget of 4: 3 GiB leave at 10 GiB/s, and 4 GiB come back at 20 GiB/s.
     assert "500 ms" in done.stdout and "2.00x" in done.stdout

@@ -20,7 +20,7 @@ import synthetic  # noqa: E402
 Case = namedtuple("Case", "name expect records data why")
 
 ENVIRONMENT = synthetic.environment() | {"cuda_backend": False}
-HOST, GPU, COUNTERS, OBSERVED = synthetic.host(), synthetic.gpu(memory_bytes=2**36), synthetic.counted(), synthetic.observed()
+HOST, GPU, COUNTERS, OBSERVED = synthetic.host(), synthetic.gpu(memory_bytes=2**36), synthetic.counters(), synthetic.observed()
 TERMS = dict.fromkeys(synthetic.record()["memory"]["terms"], 0) | {
     "parameters_bytes": 3 * 2**20, "parameter_gradients_bytes": 2**20, "activations_bytes": 4 * 2**20}
 MEMORY = {"footprint_bytes": 2**23, "budget_bytes": 2**22, "touched_bytes": 2**23, "terms": TERMS, "device_arena_bytes": 0,

@@ -193,20 +193,20 @@ def test_simulated_cells_must_be_equal(umbench, write):
 
     base = write_side("base.jsonl")
     assert umbench("compare", base, write_side("same.jsonl")).returncode == 0
-    time = synthetic.slow("managed", 2.0)
+    time = synthetic.made_up_time_ns("managed", 2.0)
     done = umbench("compare", base, write_side("slow.jsonl", samples_ns=[2 * time] + [time + 2 + step for step in range(4)]))
     assert done.returncode == 1 and "simulated times must be equal" in done.stdout
     done = umbench("compare", base, write_side("fast.jsonl", samples_ns=[time] * 5))
     assert done.returncode == 0 and "1 improved" in done.stdout
-    done = umbench("compare", base, write_side("bytes.jsonl", counters={"first": synthetic.counted(faults=1), "last": synthetic.counted(faults=2)}))
+    done = umbench("compare", base, write_side("bytes.jsonl", counters={"first": synthetic.counters(faults=1), "last": synthetic.counters(faults=2)}))
     assert done.returncode == 0 and "equal median, but counters differs" in done.stdout
-    done = umbench("compare", base, write_side("bytes.jsonl", counters={"first": synthetic.counted(), "last": synthetic.counted()}), "--strict")
+    done = umbench("compare", base, write_side("bytes.jsonl", counters={"first": synthetic.counters(), "last": synthetic.counters()}), "--strict")
     assert done.returncode == 3
 
 
 def test_a_counter_that_one_side_lacks_is_no_difference(umbench, write):
     def write_side(name, **more_counters):
-        counters = {which: synthetic.counted(faults=5, **more_counters) for which in ("first", "last")}
+        counters = {which: synthetic.counters(faults=5, **more_counters) for which in ("first", "last")}
         return write(name, [synthetic.environment(), synthetic.record(counters=counters)])
 
     old, new = write_side("old.jsonl"), write_side("new.jsonl", amplification=1.5)

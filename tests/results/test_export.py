@@ -72,7 +72,7 @@ def test_github_action(export):
     assert [set(entry) for entry in entries] == [{"name", "unit", "value", "range", "extra"}] * 2
     assert entries[0]["extra"].endswith(f", simulated, {synthetic.H200_MEASURED}") and entries[1]["extra"].endswith(", measured")
     assert entries[0]["name"].endswith("(simulated)") and not entries[1]["name"].endswith("(simulated)")
-    assert entries[0]["value"] == synthetic.slow("managed", 1.5) + 1.5 and entries[0]["unit"] == "ns"
+    assert entries[0]["value"] == synthetic.made_up_time_ns("managed", 1.5) + 1.5 and entries[0]["unit"] == "ns"
 
 
 def test_bencher(export):
@@ -103,7 +103,7 @@ def test_csv(export):
     assert [row["workspace_cap_bytes"] for row in rows] == ["", "", str(2 * 2**30), str(2 * 2**30)]
     assert [row["outcome"] for row in rows] == ["ok", "infeasible", "ok", "crashed"]
     assert [row["simulated"] for row in rows] == ["True", "True", "False", "False"]
-    assert float(rows[0]["median_ns"]) == synthetic.slow("managed", 1.5) + 1.5 and rows[1]["median_ns"] == ""
+    assert float(rows[0]["median_ns"]) == synthetic.made_up_time_ns("managed", 1.5) + 1.5 and rows[1]["median_ns"] == ""
     assert [(row["host_cpu_ns"], row["energy_uj"]) for row in rows[1:3]] == [("", ""), ("5000", "70000")]
 
 

@@ -13,9 +13,9 @@ def injected(tmp_path):
     if "INJECTED_PROGRAM" not in os.environ:
         pytest.skip("built without CUDA")
 
-    def run(what, exit_code=0, **changes):
+    def run(scenario, exit_code=0, **changes):
         names = {"UMBENCH_TRACE_OUT": str(tmp_path / "run.jsonl"), "UMBENCH_CUPTI": os.environ["FAKE_CUPTI"]}
-        done = subprocess.run([os.environ["INJECTED_PROGRAM"], os.environ["TRACE_LIBRARY"], what], capture_output=True, text=True,
+        done = subprocess.run([os.environ["INJECTED_PROGRAM"], os.environ["TRACE_LIBRARY"], scenario], capture_output=True, text=True,
                               env=os.environ | names | changes, check=False)
         assert done.returncode == exit_code, done.stderr
         part, = tmp_path.glob("run.jsonl.*")

@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "trace/programs"))
 
 import agree  # noqa: E402
 import judge  # noqa: E402
-from made import Made, count, run  # noqa: E402
+from trace_builder import TraceBuilder, byte_run, fault_run  # noqa: E402
 
 from umbench.trace import explain, reader  # noqa: E402
 
@@ -113,9 +113,9 @@ def test_what_umbench_counts_of_itself_agrees_with_its_trace():
 
 @pytest.mark.parametrize("more_bytes, more_faults", [(0, 0), (1, 0), (0, 1)])
 def test_a_byte_or_a_fault_that_differs_is_off(tmp_path, more_bytes, more_faults):
-    made = Made().kernel(in_demand=run(64), gpu_read_faults=count(2000))
-    made.lines += [{"kind": "range", "begin_ns": begin, "end_ns": begin + made.now, "name": made.name(agree.RANGE)} for begin in (0, made.now)]
-    process, = reader.read(made.write(tmp_path / "run.jsonl"))
+    builder = TraceBuilder().kernel(in_demand=byte_run(64), gpu_read_faults=fault_run(2000))
+    builder.lines += [{"kind": "range", "begin_ns": begin, "end_ns": begin + builder.now, "name": builder.id_of_name(agree.RANGE)} for begin in (0, builder.now)]
+    process, = reader.read(builder.write(tmp_path / "run.jsonl"))
     counters = {"fault_to_device_bytes": 64 * 2**21 + more_bytes, "prefetch_to_device_bytes": 0, "plan_evict_bytes": 0,
                 "driver_evict_bytes": None, "faults": 2000 + more_faults}
     rows = agree.compare(process, {"iterations": 1, "counters": {"first": counters, "last": counters}})

@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from made import BLOCK, FIRST, MS
+from trace_builder import BLOCK, FIRST, MS
 
 from umbench import load
 from umbench.trace import explain, nsys, reader
@@ -33,11 +33,11 @@ VERSIONS = ("2021.5", "2025.5")
 FAULTS = ("CUDA_UM_GPU_PAGE_FAULT_EVENTS", "CUDA_UM_CPU_PAGE_FAULT_EVENTS")
 
 
-class Export:
-    def __init__(self, path, version, left_out):
+class NsysExport:
+    def __init__(self, path, version, left_out_tables):
         self.database, self.fills, self.columns = sqlite3.connect(path), version == VERSIONS[0], {}
         for table, columns in TABLES.items():
-            if table not in left_out:
+            if table not in left_out_tables:
                 self.columns[table] = columns.split() + ([] if self.fills else LATER.get(table, "").split())
                 named = ", ".join(f'"{c.rstrip("?")}"' + ("" if c.endswith("?") and not self.fills else " NOT NULL") for c in self.columns[table])
                 self.database.execute(f"CREATE TABLE {table} ({named})")
@@ -48,33 +48,33 @@ class Export:
             self.database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(filled))})", filled)
 
 
-def report(path, version="2025.5", left_out=()):
-    made = Export(path, version, left_out)
+def write_export(path, version="2025.5", left_out_tables=()):
+    export = NsysExport(path, version, left_out_tables)
     for number, text in ((1, "add(float*, unsigned long)"), (2, "consume"), (3, "turn")):
-        made.add("StringIds", id=number, value=text)
-    made.add("TARGET_INFO_GPU", id=0, name="NVIDIA H200", totalMemory=150000000000)
-    made.add("CUDA_GPU_MEMORY_USAGE_EVENTS", start=0, globalPid=PID, address=FIRST * BLOCK, bytes=16 * BLOCK, memKind=4, memoryOperationType=0)
+        export.add("StringIds", id=number, value=text)
+    export.add("TARGET_INFO_GPU", id=0, name="NVIDIA H200", totalMemory=150000000000)
+    export.add("CUDA_GPU_MEMORY_USAGE_EVENTS", start=0, globalPid=PID, address=FIRST * BLOCK, bytes=16 * BLOCK, memKind=4, memoryOperationType=0)
     for turn in range(3):
         begin = turn * 40 * MS
-        made.add("CUPTI_ACTIVITY_KIND_KERNEL", start=begin, end=begin + 10 * MS, globalPid=PID, demangledName=1, shortName=1)
-        made.add("NVTX_EVENTS", start=begin, end=begin + 30 * MS, eventType=59, textId=3)
+        export.add("CUPTI_ACTIVITY_KIND_KERNEL", start=begin, end=begin + 10 * MS, globalPid=PID, demangledName=1, shortName=1)
+        export.add("NVTX_EVENTS", start=begin, end=begin + 30 * MS, eventType=59, textId=3)
         for block in range(16):
             at, address = begin + (block + 1) * MS // 2, (FIRST + block) * BLOCK
             moved = {"globalPid": PID, "bytes": BLOCK, "migrationCause": 2, "virtualAddress": address}
-            made.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=at, end=at + 1000, copyKind=11, **moved)
-            made.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=at + 20 * MS, end=at + 20 * MS + 1000, copyKind=12, **moved)
-            made.add(FAULTS[0], start=at, end=at + MS // 2, globalPid=PID, address=address, numberOfPageFaults=3, faultAccessType=2)
-            made.add(FAULTS[1], start=at + 20 * MS, globalPid=PID, address=address, CpuInstruction=2)
-    made.add("CUPTI_ACTIVITY_KIND_KERNEL", start=200 * MS, end=201 * MS, globalPid=PID, demangledName=1, shortName=1)
-    made.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=0, end=1000, globalPid=PID, bytes=999, copyKind=1)
-    made.database.commit()
-    made.database.close()
+            export.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=at, end=at + 1000, copyKind=11, **moved)
+            export.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=at + 20 * MS, end=at + 20 * MS + 1000, copyKind=12, **moved)
+            export.add(FAULTS[0], start=at, end=at + MS // 2, globalPid=PID, address=address, numberOfPageFaults=3, faultAccessType=2)
+            export.add(FAULTS[1], start=at + 20 * MS, globalPid=PID, address=address, CpuInstruction=2)
+    export.add("CUPTI_ACTIVITY_KIND_KERNEL", start=200 * MS, end=201 * MS, globalPid=PID, demangledName=1, shortName=1)
+    export.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=0, end=1000, globalPid=PID, bytes=999, copyKind=1)
+    export.database.commit()
+    export.database.close()
     return path
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_sums_kernels_and_places(version, tmp_path):
-    process, = nsys.read(report(tmp_path / "report.sqlite", version))
+    process, = nsys.read(write_export(tmp_path / "report.sqlite", version))
     assert process.estimated_total(*reader.BY_FAULT_IN) == process.estimated_total(*reader.BY_FAULT_OUT) == 3 * 16 * BLOCK
     assert process.estimated_total(*reader.GPU_FAULTS) == 3 * 16 * 3
     kernels = [piece for piece in process.pieces if piece.kind == "kernel"]
@@ -87,14 +87,14 @@ def test_sums_kernels_and_places(version, tmp_path):
 
 
 def test_it_is_explained(tmp_path, umbench):
-    report(tmp_path / "report.sqlite")
+    write_export(tmp_path / "report.sqlite")
     done = umbench("explain", "report.sqlite")
     assert done.returncode == 0 and "ping-pong between CPU and GPU" in done.stdout and "before the CPU uses it in consume" in done.stdout
     assert len(done.stdout.splitlines()) <= explain.MAX_LINES
 
 
 def test_other_commands_take_it_as_a_trace(tmp_path, umbench):
-    report(tmp_path / "report.sqlite")
+    write_export(tmp_path / "report.sqlite")
     done = umbench("run", "--trace", "report.sqlite", "--strategy", "managed_prefetch", "--ratio", "1.5", "--backend", "sim:h200")
     assert done.returncode == 0 and "outcome    ok" in done.stdout, done.stderr
     assert umbench("compare", "report.sqlite", "report.sqlite").returncode == 0
@@ -102,7 +102,7 @@ def test_other_commands_take_it_as_a_trace(tmp_path, umbench):
 
 
 def test_what_was_not_recorded_is_said(tmp_path):
-    process, = nsys.read(report(tmp_path / "report.sqlite", left_out=(*FAULTS, "CUDA_GPU_MEMORY_USAGE_EVENTS")))
+    process, = nsys.read(write_export(tmp_path / "report.sqlite", left_out_tables=(*FAULTS, "CUDA_GPU_MEMORY_USAGE_EVENTS")))
     said = "\n".join(process.lacking)
     assert "--cuda-um-gpu-page-faults=true" in said and "--cuda-um-cpu-page-faults=true" in said and "--cuda-memory-usage=true" in said
     assert process.estimated_total(*reader.BY_FAULT_IN) == 3 * 16 * BLOCK
