@@ -63,7 +63,7 @@ def bound_inputs_of(graph, machine, cell, device_records):
         if record["precision"] == cell["precision"] and record["backend"] == cell["backend"] and record.get("timeline"):
             passes = pass_times_ns(graph, record["timeline"]["spans"])
     return BoundInputs(bytes_alive_between_passes(graph), bytes_alive_between_passes(graph, "activation"), to_device,
-                  machine.get("link_to_host_bytes_per_s", to_device), passes)
+                       machine.get("link_to_host_bytes_per_s", to_device), passes)
 
 
 def pass_times_ns(graph, spans):

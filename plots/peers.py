@@ -100,7 +100,7 @@ def operator_kind_table(rows, max_kinds=5):
                   number_text(kind["floor_ms"], "ms"), f"{100 * (kind['time_ms'] - kind['floor_ms']) / whole:.0f} %"]
                  for kind in kinds[:max_kinds]]
     return markdown_table(["network", "batch", "precision", "kind", "operators", "time", "floor", "share of the gap"], body,
-                 left_aligned_columns=(3,))
+                          left_aligned_columns=(3,))
 
 
 def network_cells(row):
@@ -111,8 +111,8 @@ def network_cells(row):
 def operators_above_floor_table(rows):
     head = ["network", "batch", "precision", "operator", "time", "floor", "engine"]
     return markdown_table(head, [[*network_cells(row), f"`{gap['op']}`",
-                         number_text(gap["time_ms"], "ms"), number_text(gap["floor_ms"], "ms"), gap["engine"]]
-                        for row in rows for gap in row["gaps"] or []], left_aligned_columns=(3, 6))
+                                  number_text(gap["time_ms"], "ms"), number_text(gap["floor_ms"], "ms"), gap["engine"]]
+                                 for row in rows for gap in row["gaps"] or []], left_aligned_columns=(3, 6))
 
 
 def mode_table(rows):

@@ -194,7 +194,7 @@ def _row(key, base_runs, head_runs, finding, cell, options):
     found = [(_verdict_under_fail_on(verdict, aspect, options.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
     verdict = min((verdict for verdict, _ in found), key=VERDICTS.index)
     return make_row(verdict, [text for _, text in sorted(found, key=lambda entry: VERDICTS.index(entry[0])) if text],
-                finding or Finding(verdict, None), changes)
+                    finding or Finding(verdict, None), changes)
 
 
 def _verdict_under_fail_on(verdict, aspect, fail_on):

@@ -38,7 +38,7 @@ def read(*paths):
 def samples(*paths):
     """A data frame with one row for each iteration: `key`, `device`, `iteration` (the first is 0) and `ns`."""
     return _data_frame([(record["key"], record.get("device"), number, ns) for record in load.read_files(paths)[1]
-                   for number, ns in enumerate(record["samples_ns"] or ())], columns=["key", "device", "iteration", "ns"])
+                        for number, ns in enumerate(record["samples_ns"] or ())], columns=["key", "device", "iteration", "ns"])
 
 
 def environments(*paths):

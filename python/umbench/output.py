@@ -82,7 +82,7 @@ def run(main, message_prefix, exit_codes):
         if os.environ.get("UMBENCH_TRACEBACK"):
             raise
         print_to_stderr(f"{message_prefix}: cannot make anything of this input ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
-            "UMBENCH_TRACEBACK=1 shows where")
+                        "UMBENCH_TRACEBACK=1 shows where")
     return 2
 
 

@@ -20,7 +20,7 @@ GENERATED = [ROOT / "results/validation" / name for name in ("simulated.md", "mo
 Page = namedtuple("Page", "path words average long")  # long: [(words, sentence), ...]
 
 
-def pages():
+def listed_pages():
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     return [ROOT / name for name in listed if (ROOT / name).is_file() and ROOT / name not in GENERATED]
 
@@ -29,7 +29,7 @@ def without_comments(text):
     return re.sub(r"(?s)<!--.*?-->", "", text)
 
 
-def words(path, text):
+def count_words(path, text):
     """Tables of results/ are generated and do not count."""
     lines = without_comments(text).splitlines()
     if path.is_relative_to(ROOT / "results"):
@@ -37,7 +37,7 @@ def words(path, text):
     return sum(len(line.split()) for line in lines)
 
 
-def sentences(text):
+def split_sentences(text):
     """Sentences of paragraphs and list items; headings, tables and blocks of code have none."""
     text = re.sub(r"(?ms)^( *)```.*?^\1```$", "\n", without_comments(text))
     blocks, taking = [], False
@@ -59,16 +59,16 @@ def sentences(text):
     return found
 
 
-def measured(path):
+def measure_page(path):
     text = path.read_text(encoding="utf-8")
-    counts = [(len(re.findall(r"[^\s]*\w[^\s]*", sentence)), " ".join(sentence.split())) for sentence in sentences(text)]
+    counts = [(len(re.findall(r"[^\s]*\w[^\s]*", sentence)), " ".join(sentence.split())) for sentence in split_sentences(text)]
     counts = [each for each in counts if each[0]]
     average = sum(count for count, _ in counts) / len(counts) if counts else 0.0
-    return Page(path, words(path, text), average, [each for each in counts if each[0] > LONGEST])
+    return Page(path, count_words(path, text), average, [each for each in counts if each[0] > LONGEST])
 
 
 def main():
-    found = [measured(path) for path in [Path(name).resolve() for name in sys.argv[1:]] or pages()]
+    found = [measure_page(path) for path in [Path(name).resolve() for name in sys.argv[1:]] or listed_pages()]
     for page in sorted(found, key=lambda page: -page.words):
         print(f"{page.path.relative_to(ROOT)}: {page.words} words, {page.average:.1f} a sentence, {len(page.long)} above {LONGEST}")
         for count, sentence in page.long:

@@ -31,14 +31,14 @@ def has_torch():
     return all(importlib.util.find_spec(name) for name in ("torch", "torchvision"))
 
 
-def commands(text):
+def commands_in(text):
     """Commands in blocks of code, without comments and with continued lines joined."""
     block = re.sub(r"\\\n +", "", text)
     lines = re.findall(r"(?m)^    (\S.*)$", block)
     return [re.sub(r"\s+# .*$", "", line).strip() for line in lines if line.startswith(STARTS)]
 
 
-def shown(text):
+def shown_output_by_command(text):
     """{command: [lines of its output that the page shows below it]}."""
     found, command = {}, None
     for line in re.sub(r"\\\n +", "", text).splitlines():
@@ -51,7 +51,7 @@ def shown(text):
     return found
 
 
-def in_tables(text):
+def commands_in_tables(text):
     """Whole commands that stand inside of a table."""
     rows = [line for line in text.splitlines() if line.startswith("|")]
     return [found for row in rows for found in re.findall(r"`(umbench (?:sweep|run|plan|ablate|tune|advise) [^`]* --[^`]*)`", row)]
@@ -63,7 +63,7 @@ def umbench():
 
 
 @pytest.fixture(scope="module")
-def prepared(umbench, tmp_path_factory):
+def prepared_folder(umbench, tmp_path_factory):
     """A small record file and its sweep, which stand for all that pages call SPEC.json, BASE and so on."""
     folder = tmp_path_factory.mktemp("prepared")
     (folder / "SPEC.json").write_text(json.dumps(SMALL), encoding="utf-8")
@@ -75,21 +75,21 @@ def prepared(umbench, tmp_path_factory):
 
 
 @pytest.fixture
-def place(umbench, prepared, tmp_path):
+def run_line(umbench, prepared_folder, tmp_path):
     """Runs a line of a page as somebody would in the repository's folder, with nothing of it written."""
     for name in ("benchmarks", "plots", "python", "results", "docs", "README.md", "examples", "tests"):
         if (ROOT / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
     for name in ("BASE", "HEAD", "FILE.jsonl"):
-        (tmp_path / name).symlink_to(prepared / "FILE.jsonl")
+        (tmp_path / name).symlink_to(prepared_folder / "FILE.jsonl")
     (tmp_path / "here.json").symlink_to(ROOT / "results/microbenchmarks/h200.json")
-    (tmp_path / "SPEC.json").symlink_to(prepared / "SPEC.json")
+    (tmp_path / "SPEC.json").symlink_to(prepared_folder / "SPEC.json")
     (tmp_path / "train.py").touch()
     (tmp_path / "my_program").write_text("#!/bin/sh\n", encoding="utf-8")
     (tmp_path / "my_program").chmod(0o755)
     write_blocks((ROOT / "docs/hints.md").read_text(encoding="utf-8"), tmp_path)  # it shows mine.json
     for number in (2, 3, 4):
-        (tmp_path / f"part{number}.jsonl").write_bytes((prepared / f"part{number}.jsonl").read_bytes())
+        (tmp_path / f"part{number}.jsonl").write_bytes((prepared_folder / f"part{number}.jsonl").read_bytes())
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/umbench").symlink_to(umbench)
     environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "UMBENCH_HOME": str(ROOT)}
@@ -112,7 +112,7 @@ def write_blocks(text, folder):
         (folder / name).write_text(block, encoding="utf-8")
 
 
-def quick(line):
+def shortened_command(line):
     """The line with less work, so that it takes a moment; None if it cannot be shortened."""
     if any(word in line for word in SLOW):
         return None
@@ -120,17 +120,17 @@ def quick(line):
     return f"{line} --trials 5" if line.startswith("umbench tune ") and "--trials" not in line else line
 
 
-def run_page(place, page, lines):
-    write_blocks(page.read_text(encoding="utf-8"), place.folder)
+def run_commands_of_page(run_line, page, lines):
+    write_blocks(page.read_text(encoding="utf-8"), run_line.folder)
     ran = skipped = 0
     for line in lines:
         if line.startswith(WHOLE_BUILDS):
             assert (ROOT / shlex.split(line)[0]).exists(), line
         elif any(word in line for word in NEEDS_GPU) and not has_gpu() or line.startswith(NEEDS_TORCH) and not has_torch():
             skipped += 1
-        elif not (line.startswith("umbench env --machine") and not (place.folder / "my-gpu.json").exists()) and not (
+        elif not (line.startswith("umbench env --machine") and not (run_line.folder / "my-gpu.json").exists()) and not (
                 line.startswith(("umbench compare ab/", "umbench compare aa/")) and not has_gpu()):
-            done = place(line)
+            done = run_line(line)
             assert done.returncode in (0, 1, 4), f"{line}\n{done.stdout[-300:]}{done.stderr[-600:]}"
             if done.returncode:  # of cells that do not fit
                 assert "Traceback" not in done.stderr and line.startswith(("umbench sweep", "umbench run", "umbench ablate")), (
@@ -140,37 +140,37 @@ def run_page(place, page, lines):
         pytest.skip(f"{skipped} commands need a GPU or PyTorch")
 
 
-WITH_COMMANDS = pytest.mark.parametrize("page", [page for page in PAGES if commands(page.read_text(encoding="utf-8"))],
+WITH_COMMANDS = pytest.mark.parametrize("page", [page for page in PAGES if commands_in(page.read_text(encoding="utf-8"))],
                                         ids=lambda page: page.stem)
 
 
 @pytest.mark.study
 @WITH_COMMANDS
-def test_commands_run_as_written(place, page):
-    run_page(place, page, commands(page.read_text(encoding="utf-8")))
+def test_commands_run_as_written(run_line, page):
+    run_commands_of_page(run_line, page, commands_in(page.read_text(encoding="utf-8")))
 
 
 @pytest.mark.study
-def test_output_of_commands_is_as_shown(place):
-    lines = shown((ROOT / "docs/questions.md").read_text(encoding="utf-8"))
+def test_output_of_commands_is_as_shown(run_line):
+    lines = shown_output_by_command((ROOT / "docs/questions.md").read_text(encoding="utf-8"))
     assert len(lines) == 2
     for command, wanted in lines.items():
-        told = " ".join(place(command).stdout.split())
+        told = " ".join(run_line(command).stdout.split())
         for line in wanted:
             assert " ".join(line.split()) in told, f"{command}\n{line}"
 
 
 @WITH_COMMANDS
-def test_commands_run(place, page):
-    run_page(place, page, [line for line in map(quick, commands(page.read_text(encoding="utf-8"))) if line])
+def test_commands_run(run_line, page):
+    run_commands_of_page(run_line, page, [line for line in map(shortened_command, commands_in(page.read_text(encoding="utf-8"))) if line])
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if in_tables(page.read_text(encoding="utf-8"))], ids=lambda page: page.stem)
-def test_studies_of_tables_are_there(place, page):
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_in_tables(page.read_text(encoding="utf-8"))], ids=lambda page: page.stem)
+def test_studies_of_tables_are_there(run_line, page):
     """Studies take long, so their cells are only listed, which shows that the command line is right."""
-    for line in in_tables(page.read_text(encoding="utf-8")):
+    for line in commands_in_tables(page.read_text(encoding="utf-8")):
         words = shlex.split(line)
-        done = place(f"{line} --list" if words[1] == "sweep" else f"umbench {words[1]} --help")
+        done = run_line(f"{line} --list" if words[1] == "sweep" else f"umbench {words[1]} --help")
         assert done.returncode == 0, f"{line}\n{done.stderr}"
         assert words[1] == "sweep" or all(word in done.stdout for word in words if word.startswith("--")), line
 
@@ -180,5 +180,5 @@ def test_every_command_stands_in_a_page(umbench):
     shown = subprocess.run([umbench, "--help"], capture_output=True, text=True, check=True).stdout.split("Subcommands:")[1]
     named = set(re.findall(r"(?m)^  ([a-z]+) ", shown))
     assert len(named) > 15
-    written = {line.split()[1] for page in PAGES for line in commands(page.read_text(encoding="utf-8")) if line.startswith("umbench ")}
+    written = {line.split()[1] for page in PAGES for line in commands_in(page.read_text(encoding="utf-8")) if line.startswith("umbench ")}
     assert named <= written, named - written

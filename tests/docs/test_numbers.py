@@ -33,7 +33,7 @@ def test_tables_beside_the_records_are_what_the_commands_print():
     assert checked >= 3
 
 
-def recomputed():
+def recomputed_figures():
     """[(page, block, figure), ...] of all figures that comments compute from records, in the order of the pages."""
     found = []
     for page, text in pages().items():
@@ -45,7 +45,7 @@ def recomputed():
     return found
 
 
-def changed(literal, dice):
+def with_one_digit_changed(literal, dice):
     """The literal with one digit changed."""
     digits = [at for at, letter in enumerate(literal) if letter.isdigit()]
     at = dice.choice(digits)
@@ -55,10 +55,10 @@ def changed(literal, dice):
 
 def test_planted_errors_are_all_found():
     dice = random.Random(23)
-    every = recomputed()
+    every = recomputed_figures()
     assert len(every) >= 2 * PLANTED
     for page, block, literal in dice.sample(every, PLANTED):
-        lines, wrong = block.text.splitlines(), changed(literal, dice)
+        lines, wrong = block.text.splitlines(), with_one_digit_changed(literal, dice)
         spots = [(number, match.start()) for number, line in enumerate(lines)
                  for match in re.finditer(rf"(?<![\w.]){re.escape(literal)}(?![\w]|\.\d)", line)]
         assert spots, f"{page.name}: {literal} is broken by the end of a line"
@@ -70,14 +70,14 @@ def test_planted_errors_are_all_found():
 
 def test_errors_planted_in_comments_are_found():
     dice = random.Random(5)
-    for page, block, literal in dice.sample(recomputed(), PLANTED):
-        wrong = changed(literal, dice)
+    for page, block, literal in dice.sample(recomputed_figures(), PLANTED):
+        wrong = with_one_digit_changed(literal, dice)
         comments = [(line, re.sub(rf"(?<![\w.]){re.escape(literal)}(?![\w]|\.\d)", wrong, comment, count=1))
                     for line, comment in block.comments]
         assert check_quotes.check_block(block._replace(comments=comments)), f"{page.name}: {literal} as {wrong}"
 
 
-def told(text):
+def errors_in(text):
     return [what for _, what in check_quotes.check_text(text)]
 
 
@@ -89,7 +89,7 @@ def told(text):
     ("    umbench run --deadline 3 s", []), ("```\n3 ms\n```", []),
     ("| a |\n|---|\n| 1.25 |", ["1.25"]), ("- one\n- two takes 2 s\n  and 3 s", ["2 s", "3 s"])])
 def test_what_needs_a_comment(sentence, figures):
-    assert told(sentence) == [f"nothing backs {figure}" for figure in figures]
+    assert errors_in(sentence) == [f"nothing backs {figure}" for figure in figures]
 
 
 BEST = "results/study/best_h200.jsonl"
@@ -105,18 +105,18 @@ BEST = "results/study/best_h200.jsonl"
     ("given: 16.7 ms, 18 ms", "18 ms does not stand in the text"),
     ("tested: tests/none.py", "is not there"), ("because", "begins with none of")])
 def test_comments(comment, complaint):
-    found = told(f"A step takes 16.7 ms.\n<!-- {comment} -->\n")
+    found = errors_in(f"A step takes 16.7 ms.\n<!-- {comment} -->\n")
     assert (found == []) if complaint is None else complaint in found[0]
 
 
 def test_a_comment_backs_a_figure_for_its_own_block_alone():
-    assert told("It takes 3 ms.\n<!-- given: 3 ms -->\n\nIt takes 3 ms.\n") == ["nothing backs 3 ms"]
+    assert errors_in("It takes 3 ms.\n<!-- given: 3 ms -->\n\nIt takes 3 ms.\n") == ["nothing backs 3 ms"]
 
 
 def test_tables_are_held_to_their_command():
     text = "| ratio | 0.5 |\n|---|---|\n| device | {} |\n<!-- table: python3 python/start.py plots.table results/measured/h200_capped.jsonl --markdown -->\n"
-    assert told(text.format("1.00x")) == []
-    assert "prints no row" in told(text.format("1.01x"))[0]
+    assert errors_in(text.format("1.00x")) == []
+    assert "prints no row" in errors_in(text.format("1.01x"))[0]
 
 
 def test_the_script_says_where(tmp_path):

@@ -13,7 +13,7 @@ PAGES = [conftest.ROOT / "README.md", conftest.ROOT / "CONTRIBUTING.md", *sorted
 
 def test_the_first_page_is_short():
     page = conftest.ROOT / "README.md"
-    assert sentences.measured(page).words <= 900
+    assert sentences.measure_page(page).words <= 900
     text = sentences.without_comments(page.read_text(encoding="utf-8"))
     assert text.count("![") == 1 and len(re.findall(r"(?m)^\|---", text)) == 1
     on = text.split("## Where to go on")[1].split("\n\n")[0]
@@ -21,12 +21,12 @@ def test_the_first_page_is_short():
 
 
 def test_all_pages_can_be_read_in_a_day():
-    assert sum(sentences.measured(page).words for page in sentences.pages()) <= sentences.ALL_WORDS
+    assert sum(sentences.measure_page(page).words for page in sentences.listed_pages()) <= sentences.ALL_WORDS
 
 
-@pytest.mark.parametrize("page", sentences.pages(), ids=lambda page: str(page.relative_to(conftest.ROOT)))
+@pytest.mark.parametrize("page", sentences.listed_pages(), ids=lambda page: str(page.relative_to(conftest.ROOT)))
 def test_sentences_are_short(page):
-    found = sentences.measured(page)
+    found = sentences.measure_page(page)
     assert found.average < sentences.AVERAGE and not found.long, found
 
 

@@ -37,17 +37,17 @@ ERRORS = {"read": ["EIO", "EINTR", "short", "end"], "write": ["EIO", "ENOSPC", "
 PATIENCE_S = 3600  # only a hang takes so long
 
 
-def hear_signals():
+def restore_signal_handlers():
     """Runs in the program's process before the program, since it would inherit that this process ignores signals."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
-class Broken(Exception):
+class BrokenPromise(Exception):
     """A promise that was not kept."""
 
 
-def plain(line):
+def comparable_entry(line):
     """Without what differs between two runs: how long the plan took to make, and when it was."""
     entry = json.loads(line)
     for name in ("planning_ns", "created"):
@@ -55,12 +55,12 @@ def plain(line):
     return entry
 
 
-def require(kept, what):
-    if not kept:
-        raise Broken(what)
+def require(is_kept, complaint):
+    if not is_kept:
+        raise BrokenPromise(complaint)
 
 
-class Bench:
+class FaultBench:
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
         self.library = folder / "inject.so"
@@ -70,60 +70,60 @@ class Bench:
         self.start.mkdir()
         self.prepare()
 
-    def umbench(self, arguments, where, fault=None, count=None):
+    def umbench(self, arguments, folder, fault=None, count=None):
         more = {} if fault is None and count is None else {"LD_PRELOAD": str(self.library)}
         if fault is not None:
             more["UMBENCH_FAULT"] = fault
         if count is not None:
             more["UMBENCH_FAULT_COUNT"] = str(count)
-        return subprocess.run([self.program, *arguments], cwd=where, env={**os.environ, **more}, capture_output=True,
-                              timeout=PATIENCE_S, check=False, preexec_fn=hear_signals)
+        return subprocess.run([self.program, *arguments], cwd=folder, env={**os.environ, **more}, capture_output=True,
+                              timeout=PATIENCE_S, check=False, preexec_fn=restore_signal_handlers)
 
-    def well(self, arguments, where):
-        done = self.umbench(arguments, where)
+    def run_ok(self, arguments, folder):
+        done = self.umbench(arguments, folder)
         assert done.returncode == 0, done.stderr.decode()
 
     def prepare(self):
         (self.start / "s.json").write_text(json.dumps(SPEC), encoding="utf-8")
-        self.well(["sweep", "s.json", "--out", "whole.jsonl"], self.start)
+        self.run_ok(["sweep", "s.json", "--out", "whole.jsonl"], self.start)
         lines = (self.start / "whole.jsonl").read_bytes().splitlines(True)
-        self.wanted = [plain(line) for line in lines[1:]]
+        self.wanted = [comparable_entry(line) for line in lines[1:]]
         (self.start / "a.jsonl").write_bytes(b"".join(lines[:3]))
         for shard in "12":
-            self.well(["sweep", "s.json", "--out", f"{shard}.jsonl", "--shard", f"{shard}/2"], self.start)
-        self.alone = {task: self.undisturbed(task) for task in TASKS}
-        self.calls = {task: self.counted(task) for task in TASKS}
+            self.run_ok(["sweep", "s.json", "--out", f"{shard}.jsonl", "--shard", f"{shard}/2"], self.start)
+        self.alone = {task: self.run_undisturbed(task) for task in TASKS}
+        self.calls = {task: self.count_calls(task) for task in TASKS}
 
-    def fresh(self, task):
+    def reset_place(self, task):
         shutil.rmtree(self.place, ignore_errors=True)
         shutil.copytree(self.start, self.place)
         if task in ("merge", "tune"):
             (self.place / "a.jsonl").unlink()
 
-    def undisturbed(self, task):
-        self.fresh(task)
-        self.well(TASKS[task], self.place)
-        return {name: self.text(name) for name in ("a.jsonl", "a.json")}
+    def run_undisturbed(self, task):
+        self.reset_place(task)
+        self.run_ok(TASKS[task], self.place)
+        return {name: self.file_bytes(name) for name in ("a.jsonl", "a.json")}
 
-    def counted(self, task):
-        self.fresh(task)
+    def count_calls(self, task):
+        self.reset_place(task)
         self.umbench(TASKS[task], self.place, count=self.folder / "count")
         rows = (self.folder / "count").read_text(encoding="utf-8").split()
         return {name: int(number) for name, number in zip(rows[::2], rows[1::2])}
 
-    def text(self, name):
+    def file_bytes(self, name):
         path = self.place / name
         return path.read_bytes() if path.exists() else None
 
     # --- promises ---
 
     def entries(self, text):
-        """[entry] of the complete lines. Throws Broken if a line other than the last one is torn."""
+        """[entry] of the complete lines. Throws BrokenPromise if a line other than the last one is torn."""
         found = []
         lines = (text or b"").split(b"\n")
         for number, line in enumerate(lines):
             try:
-                found.append(plain(line))
+                found.append(comparable_entry(line))
             except ValueError:
                 require(number == len(lines) - 1, f"line {number + 1} is no JSON")
         return found
@@ -132,7 +132,7 @@ class Bench:
         said = done.stderr.decode(errors="replace")
         require(done.returncode not in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, 134, 139),
                 f"it crashed: {done.returncode}: {said[-300:]}")
-        text = self.text("a.jsonl")
+        text = self.file_bytes("a.jsonl")
         kept = self.entries(text)
         keys = [entry["key"] for entry in kept if entry["kind"] == "record" and entry["outcome"] in ("ok", "infeasible")]
         require(len(keys) == len(set(keys)) or task == "run", "a result is doubled")
@@ -154,8 +154,8 @@ class Bench:
     def check_sweep(self, done, _, kept):
         if done.returncode == 0:
             require([entry for entry in kept if entry["kind"] == "record"] == self.wanted, "success is told, and it is none")
-        self.well(TASKS["sweep"], self.place)
-        last = {entry["key"]: entry for entry in self.entries(self.text("a.jsonl")) if entry["kind"] == "record"}
+        self.run_ok(TASKS["sweep"], self.place)
+        last = {entry["key"]: entry for entry in self.entries(self.file_bytes("a.jsonl")) if entry["kind"] == "record"}
         require(sorted(map(json.dumps, last.values())) == sorted(map(json.dumps, self.wanted)),
                 "the resumed sweep is not what an undisturbed one is")
 
@@ -164,7 +164,7 @@ class Bench:
         require(done.returncode != 0 or text is not None, "success is told, and there is no file")
 
     def check_tune(self, done, _, __):
-        rules = self.text("a.json")
+        rules = self.file_bytes("a.json")
         if rules is not None:
             require(json.loads(rules)["kind"] == "hints", "the rules are no rules")
         if done.returncode == 0:
@@ -172,8 +172,8 @@ class Bench:
 
     # --- trials ---
 
-    def trial(self, task, fault):
-        self.fresh(task)
+    def run_trial(self, task, fault):
+        self.reset_place(task)
         done = self.umbench(TASKS[task], self.place, fault)
         self.check(task, done)
         require(not [path.name for path in self.place.iterdir() if re.search(r"\.[A-Za-z0-9]{6}$", path.name)] or
@@ -181,7 +181,7 @@ class Bench:
         return done.returncode
 
 
-def draw(bench, kind):
+def draw_trial(bench, kind):
     task = random.choice(list(TASKS))
     calls = bench.calls[task]
     if kind == "kill":
@@ -206,13 +206,13 @@ def main():
     random.seed(options.seed)
     broken, codes = [], collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(pathlib.Path(options.program).resolve(), pathlib.Path(folder))
+        bench = FaultBench(pathlib.Path(options.program).resolve(), pathlib.Path(folder))
         kinds = ["fault"] * options.faults + ["kill"] * options.kills
         for number, kind in enumerate(kinds):
-            task, fault = options.only.split(" ", 1) if options.only else draw(bench, kind)
+            task, fault = options.only.split(" ", 1) if options.only else draw_trial(bench, kind)
             try:
-                codes[task, kind, bench.trial(task, fault)] += 1
-            except (Broken, subprocess.TimeoutExpired, AssertionError) as error:
+                codes[task, kind, bench.run_trial(task, fault)] += 1
+            except (BrokenPromise, subprocess.TimeoutExpired, AssertionError) as error:
                 broken.append(f"{task} {fault}: {error}")
                 print(broken[-1], flush=True)
             if options.only:

@@ -53,7 +53,7 @@ VALUES = [None, True, False, 0, -1, 1.5, 1e308, 2**63, 2**64, -2**63, "", "x", "
           "managed", 4611686018427387904, 10**17, "plan:x", "\u2028", "x" * 10_000]
 
 
-class Generator:
+class WrongInputs:
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
         self.documents = self.originals()
@@ -98,19 +98,19 @@ class Generator:
 
     # --- what is wrong with a document ---
 
-    def places(self, value, found):
+    def all_members(self, value, found):
         if isinstance(value, dict):
             for name in value:
                 found.append((value, name))
-                self.places(value[name], found)
+                self.all_members(value[name], found)
         if isinstance(value, list):
             for index, part in enumerate(value):
                 found.append((value, index))
-                self.places(part, found)
+                self.all_members(part, found)
         return found
 
-    def change(self, document):
-        holder, name = random.choice(self.places(document, []))
+    def change_randomly(self, document):
+        holder, name = random.choice(self.all_members(document, []))
         how = random.randrange(5)
         if how == 0:
             del holder[name]
@@ -123,7 +123,7 @@ class Generator:
         else:
             holder[name] = copy.deepcopy(random.choice(VALUES))
 
-    def spoil(self, data):
+    def spoil_bytes(self, data):
         """Bytes changed in the way of a bad disk, a bad copy or an editor."""
         at = random.randrange(len(data) + 1)
         return random.choice([
@@ -131,7 +131,7 @@ class Generator:
             lambda: b"\xef\xbb\xbf" + data, lambda: data.decode().encode("utf-16"), lambda: data[:at] + b"\0" * 40 + data[at:],
             lambda: data.replace(b"\n", b"\r\n"), lambda: b"", lambda: b"[" * random.choice([10, 100_000]) + data, lambda: data * 2])()
 
-    def wrong_file(self):
+    def write_wrong_file(self):
         kinds = list(self.documents)
         kind = random.choices(kinds, [0.1 if kind == "drawn" else 1 for kind in kinds])[0]  # it takes a hundred times as long
         document, command = self.documents[kind]
@@ -139,8 +139,8 @@ class Generator:
         data = None
         if random.random() < 0.75:
             for _ in range(random.choice([1, 1, 2, 4])):
-                if self.places(document, []):
-                    self.change(document)
+                if self.all_members(document, []):
+                    self.change_randomly(document)
         if kind in ("records", "exported", "compared", "drawn"):
             data = b"".join(json.dumps(line).encode() + b"\n" for line in document)
         elif kind == "lifetimes":
@@ -149,7 +149,7 @@ class Generator:
         else:
             data = json.dumps(document).encode()
         if random.random() < 0.3:
-            data = self.spoil(data)
+            data = self.spoil_bytes(data)
         name = {"machine": "machines/mine.json", "records": "input.jsonl", "lifetimes": "input.csv"}.get(kind, "input.json")
         (self.folder / name).write_bytes(data)
         return kind, [{"FILE": name, "FORMAT": random.choice(FORMATS), "SHOWN": random.choice(SHOWN)}.get(word, word) for word in command], data
@@ -175,7 +175,7 @@ class Generator:
         for name in ("merged.jsonl", "tuned.jsonl", "tuned.json", "ablation.jsonl", "c.json", "machines/mine.json"):
             (self.folder / name).unlink(missing_ok=True)
         (self.folder / "good.json").write_text(json.dumps(self.documents["sweep"][0]), encoding="utf-8")
-        kind, words, data = self.wrong_file() if random.random() < 0.7 else self.wrong_command()
+        kind, words, data = self.write_wrong_file() if random.random() < 0.7 else self.wrong_command()
         done = self.umbench(*words)
         return kind, words, data, done
 
@@ -209,7 +209,7 @@ def main():
         importlib.import_module(library)
     codes, defects = collections.Counter(), 0
     with tempfile.TemporaryDirectory() as folder:
-        generator = Generator(pathlib.Path(options.program).resolve(), pathlib.Path(folder))
+        generator = WrongInputs(pathlib.Path(options.program).resolve(), pathlib.Path(folder))
         for number in range(options.inputs):
             kind, words, data, done = generator.trial()
             codes[kind, done.returncode] += 1

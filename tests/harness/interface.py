@@ -41,16 +41,16 @@ class InterfaceTest(unittest.TestCase):
         return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S,
                               cwd=self.folder, env=environment, check=False, **options)
 
-    def well(self, *arguments, **options):
+    def run_ok(self, *arguments, **options):
         """Runs what must go well and returns its standard output."""
         done = self.umbench(*arguments, **options)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def refused(self, *arguments, code=2, words=(), **options):
+    def run_refused(self, *arguments, exit_code=2, words=(), **options):
         """Runs what must be refused with one line on standard error that has these words."""
         done = self.umbench(*arguments, **options)
-        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+        self.assertEqual(done.returncode, exit_code, done.stderr + done.stdout)
         done.stderr = "".join(line for line in done.stderr.splitlines(True) if not PROGRESS.match(line))
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertTrue(done.stderr.startswith("umbench: "), done.stderr)
@@ -58,16 +58,16 @@ class InterfaceTest(unittest.TestCase):
             self.assertIn(word, done.stderr)
         return done
 
-    def write(self, name, content):
+    def write_file(self, name, content):
         path = self.folder / name
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return path
 
-    def spec(self, **changes):
-        return self.write("study.json", {**SPEC, **changes})
+    def write_sweep(self, **changes):
+        return self.write_file("study.json", {**SPEC, **changes})
 
 
-def entries(path):
+def read_entries(path):
     """(environments, records) of a file, with the one field of a simulated record that differs from run to run set to null."""
     lines = [json.loads(line) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
     for line in lines:

@@ -45,7 +45,7 @@ class Libraries(unittest.TestCase):
 class Driver(InterfaceTest):
     def setUp(self):
         super().setUp()
-        self.write("cells.json", SPEC)
+        self.write_file("cells.json", SPEC)
 
     def initialised_by(self, command, **environment):
         """(process of the command, those that initialised the driver), none of which has forked after that."""

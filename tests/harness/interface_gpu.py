@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from interface import PATIENCE_S, PROGRAM, InterfaceTest, entries
+from interface import PATIENCE_S, PROGRAM, InterfaceTest, read_entries
 from interface_interruption import children_of
 
 RUN = ["run", "--network", "alexnet", "--batch", "512", "--precision", "bf16", "--fusion", "lean", "--workspace-cap", "128MiB",
@@ -22,10 +22,10 @@ class Observed(InterfaceTest):
         if not cls.environment["gpu"]:
             raise unittest.SkipTest("no GPU")
 
-    def record(self, *arguments):
+    def run_to_record(self, *arguments):
         (self.folder / "a.jsonl").unlink(missing_ok=True)
-        self.well(*RUN, *arguments, "--out", "a.jsonl")
-        return entries(self.folder / "a.jsonl")[1][0]
+        self.run_ok(*RUN, *arguments, "--out", "a.jsonl")
+        return read_entries(self.folder / "a.jsonl")[1][0]
 
     def test_the_fingerprint_knows_the_gpu(self):
         facts, missing = (self.environment["gpu"][name] for name in ("facts", "facts_missing"))
@@ -49,12 +49,12 @@ class Observed(InterfaceTest):
             self.assertIsNotNone(observed[moment]["throttled_by"])
 
     def test_a_resident_cell(self):
-        record = self.record("--strategy", "device", "--ratio", "1")
+        record = self.run_to_record("--strategy", "device", "--ratio", "1")
         self.assertEqual((record["counters_reason"], record["counters"]["last"]["faults"]), (None, 0))
         self.check_observed(record["observed"])
 
     def test_managed_cells_under_pressure_are_counted(self):
-        record = self.record("--strategy", "managed", "--ratio", "1.5")
+        record = self.run_to_record("--strategy", "managed", "--ratio", "1.5")
         first, last = (record["counters"][which] for which in ("first", "last"))
         self.check_observed(record["observed"])
         if last["faults"] is None:
@@ -67,28 +67,28 @@ class Observed(InterfaceTest):
         self.assertGreater(last["plan_evict_bytes"], excess / 4)
         self.assertEqual(last["driver_evict_bytes"], 0)
         # The fields of a simulated cell, of which a GPU does not tell one.
-        self.well("run", "--network", "alexnet", "--batch", "2", "--strategy", "managed", "--ratio", "1.5",
-                  "--backend", "sim:h200", "--out", "simulated.jsonl")
-        simulated = entries(self.folder / "simulated.jsonl")[1][0]["counters"]["last"]
+        self.run_ok("run", "--network", "alexnet", "--batch", "2", "--strategy", "managed", "--ratio", "1.5",
+                    "--backend", "sim:h200", "--out", "simulated.jsonl")
+        simulated = read_entries(self.folder / "simulated.jsonl")[1][0]["counters"]["last"]
         self.assertEqual(last.keys(), simulated.keys())
         self.assertEqual([name for name, value in last.items() if value is None], ["remote_bytes"])
         moved = sum(last[name] for name in last if name.endswith("_bytes") and name != "remote_bytes")
         self.assertEqual(last["amplification"], moved / record["memory"]["touched_bytes"])
 
     def test_prefetches_are_told_from_faults(self):
-        last = self.record("--strategy", "managed_prefetch", "--ratio", "1.5")["counters"]["last"]
+        last = self.run_to_record("--strategy", "managed_prefetch", "--ratio", "1.5")["counters"]["last"]
         if last["faults"] is not None:
             self.assertGreater(last["prefetch_to_device_bytes"], last["fault_to_device_bytes"])
 
     def test_times_alone_if_so_asked(self):
-        record = self.record("--strategy", "managed", "--ratio", "1.5", "--times-only")
+        record = self.run_to_record("--strategy", "managed", "--ratio", "1.5", "--times-only")
         self.assertIsNone(record["counters"]["last"]["faults"])
         self.assertIsNone(record["observed"]["host_cpu_ns"])
         self.assertEqual(record["observed"]["reason"], "only times were asked for")
 
     def test_what_cannot_fit_is_refused_before_it_starts(self):
         grids = [{"network": "vgg16", "batch": 4096, "backend": "cuda:0", "strategy": "device", "ratio": 1}]
-        self.refused("sweep", self.spec(grids=grids), words=["1 of 1 cells do not fit here", "--no-preflight"])
+        self.run_refused("sweep", self.write_sweep(grids=grids), words=["1 of 1 cells do not fit here", "--no-preflight"])
         self.assertFalse((self.folder / "study.jsonl").exists())
 
     def test_only_the_cells_process_touches_the_gpu(self):
@@ -106,10 +106,10 @@ class Observed(InterfaceTest):
         self.assertFalse(uses_gpu(run.pid))
 
 
-def uses_gpu(process):
+def uses_gpu(process_id):
     """Whether the process holds the device of managed memory open, as every CUDA context does; NVML does not."""
     try:
-        links = [os.readlink(link) for link in pathlib.Path(f"/proc/{process}/fd").iterdir()]
+        links = [os.readlink(link) for link in pathlib.Path(f"/proc/{process_id}/fd").iterdir()]
     except OSError:  # it has just ended
         return False
     return "/dev/nvidia-uvm" in links

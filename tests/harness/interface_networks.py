@@ -6,7 +6,7 @@ The files under tests/networks/exported were written by umbench export; models.p
 import json
 
 import jsonschema
-from interface import ROOT, InterfaceTest, entries
+from interface import ROOT, InterfaceTest, read_entries
 
 EXPORTED = ROOT / "tests" / "networks" / "exported"
 NETWORKS = ["alexnet", "convnext_t", "densenet121", "gpt2_small", "gru", "mobilenet_v2", "resnet50", "swin_t", "unet", "vgg16", "vit_b_16"]
@@ -18,7 +18,7 @@ ON_ALL = ["device", "managed", "twin", "swap_all"]
 
 
 def records(path):
-    return entries(path)[1]
+    return read_entries(path)[1]
 
 
 def small_graph():
@@ -35,11 +35,11 @@ def small_graph():
 
 
 class Exported(InterfaceTest):
-    def cell(self, name, strategy, *more):
+    def cell_options(self, name, strategy, *more):
         return ["--network", EXPORTED / f"{name}.json", "--strategy", strategy, "--backend", "sim:h200", *more]
 
-    def footprint(self, *cell):
-        self.well("run", *cell, "--out", "f.jsonl", "--iterations", "1")
+    def run_to_footprint(self, *cell_options):
+        self.run_ok("run", *cell_options, "--out", "f.jsonl", "--iterations", "1")
         return records(self.folder / "f.jsonl")[-1]["memory"]["footprint_bytes"]
 
     def test_all_are_there(self):
@@ -49,15 +49,15 @@ class Exported(InterfaceTest):
     def test_states_stay_on_the_host_where_nothing_fits_otherwise(self):
         """VGG-16's weights, gradients and AdamW's states are 2.1 of 2.35 GiB."""
         for ratio, states_on_host in ((1.02, False), (1.4, True)):
-            self.well("run", "--network", "vgg16", "--batch", "8", "--optimizer", "adamw", "--strategy", "swap_all", "--ratio", str(ratio),
-                      "--backend", "sim:h200", "--iterations", "1", "--out", f"{ratio}.jsonl")
+            self.run_ok("run", "--network", "vgg16", "--batch", "8", "--optimizer", "adamw", "--strategy", "swap_all", "--ratio", str(ratio),
+                        "--backend", "sim:h200", "--iterations", "1", "--out", f"{ratio}.jsonl")
             memory = records(self.folder / f"{ratio}.jsonl")[-1]["memory"]
             self.assertEqual(memory["pinned_arena_bytes"] > 2**30, states_on_host)
             self.assertLessEqual(memory["device_arena_bytes"], memory["budget_bytes"])
 
     def test_they_are_of_the_schema_and_so_is_what_plan_writes(self):
         schema = jsonschema.Draft202012Validator(json.loads((ROOT / "results/graph.schema.json").read_text(encoding="utf-8")))
-        self.well("plan", "--network", "resnet20_cifar", "--optimizer", "adamw", "--strategy", "device", "--backend", "sim:h200", "--graph", "ours.json")
+        self.run_ok("plan", "--network", "resnet20_cifar", "--optimizer", "adamw", "--strategy", "device", "--backend", "sim:h200", "--graph", "ours.json")
         for path in [*EXPORTED.glob("*.json"), self.folder / "ours.json"]:
             schema.validate(json.loads(path.read_text(encoding="utf-8")))
         schema.validate(small_graph())
@@ -67,19 +67,19 @@ class Exported(InterfaceTest):
 
     def test_they_hold_what_our_own_hold(self):
         for name, batch in TWINS.items():
-            theirs = self.footprint(*self.cell(name, "device"))
-            ours = self.footprint("--network", name, "--batch", batch, "--fusion", "none", "--strategy", "device", "--backend", "sim:h200")
+            theirs = self.run_to_footprint(*self.cell_options(name, "device"))
+            ours = self.run_to_footprint("--network", name, "--batch", batch, "--fusion", "none", "--strategy", "device", "--backend", "sim:h200")
             self.assertAlmostEqual(theirs / ours, 1, delta=SLACK, msg=name)
 
     def test_they_run_under_every_strategy_or_say_why_not(self):
-        listed = json.loads(self.well("list", "strategies", "--json"))
+        listed = json.loads(self.run_ok("list", "strategies", "--json"))
         every = [row["name"] for row in (listed["strategies"] if isinstance(listed, dict) else listed)]
         quick = [name for name in every if not name.startswith("best") and name not in [*ON_ALL, "tvdnn_ilp"]]
         grids = [{"network": [str(EXPORTED / f"{name}.json") for name in NETWORKS], "strategy": ON_ALL, "ratio": [1.5]},
                  {"network": str(EXPORTED / "alexnet.json"), "strategy": quick, "ratio": [1.25]},
                  {"network": str(EXPORTED / "alexnet.json"), "strategy": "tvdnn_ilp", "ratio": [1.25], "strategy_knobs": {"slots": 8}}]
         spec = {"schema": 1, "name": "exported", "common": {"iterations": 2, "deadline_s": 600, "backend": "sim:h200"}, "grids": grids}
-        self.umbench("sweep", self.write("s.json", spec), "--out", "s.jsonl")
+        self.umbench("sweep", self.write_file("s.json", spec), "--out", "s.jsonl")
         found = records(self.folder / "s.jsonl")
         self.assertEqual(len(found), len(NETWORKS) * len(ON_ALL) + len(quick) + 1)
         for record in found:
@@ -93,14 +93,14 @@ class Exported(InterfaceTest):
 
 
 class OwnNetwork(InterfaceTest):
-    def cell(self, path="own.json", strategy="swap_all"):
+    def cell_options(self, path="own.json", strategy="swap_all"):
         return ["--network", path, "--strategy", strategy, "--backend", "sim:h200"]
 
     def test_what_plan_writes_can_be_run(self):
         ours = ["--network", "alexnet", "--batch", "4", "--strategy", "managed", "--ratio", "1.5", "--backend", "sim:h200", "--fusion", "none"]
-        self.well("plan", *ours, "--graph", "alexnet.json")
-        self.well("run", *ours, "--out", "ours.jsonl")
-        self.well("run", *self.cell("alexnet.json", "managed"), "--ratio", "1.5", "--out", "file.jsonl")
+        self.run_ok("plan", *ours, "--graph", "alexnet.json")
+        self.run_ok("run", *ours, "--out", "ours.jsonl")
+        self.run_ok("run", *self.cell_options("alexnet.json", "managed"), "--ratio", "1.5", "--out", "file.jsonl")
         ours, file = records(self.folder / "ours.jsonl")[0], records(self.folder / "file.jsonl")[0]
         self.assertEqual(ours["samples_ns"], file["samples_ns"])
         self.assertEqual(ours["memory"], file["memory"])
@@ -112,33 +112,33 @@ class OwnNetwork(InterfaceTest):
         text = json.dumps(small_graph())
         for short, name in named.items():
             text = text.replace(f'"{short}"', f'"{name}"')
-        self.write("own.json", json.loads(text))
-        for shown in (self.well("plan", *self.cell(), "--table"), self.well("advise", *self.cell())):
+        self.write_file("own.json", json.loads(text))
+        for shown in (self.run_ok("plan", *self.cell_options(), "--table"), self.run_ok("advise", *self.cell_options())):
             self.assertRegex(shown, r"(?m)^module +compute again +offload +cut +keep$")
             self.assertRegex(shown, r"(?m)^body\.0\.conv +5\.00 KiB$")
 
     def test_a_plan_carries_its_network(self):
-        self.write("own.json", small_graph())
-        self.well("plan", *self.cell(), "-o", "plan.json")
+        self.write_file("own.json", small_graph())
+        self.run_ok("plan", *self.cell_options(), "-o", "plan.json")
         (self.folder / "own.json").unlink()
-        self.well("run", "--plan", "plan.json", "--backend", "sim:h200", "--out", "r.jsonl")
+        self.run_ok("run", "--plan", "plan.json", "--backend", "sim:h200", "--out", "r.jsonl")
         record = records(self.folder / "r.jsonl")[0]
         self.assertEqual(record["outcome"], "ok")
         self.assertIsNone(record["digest"])
         self.assertNotIn("replayed", record)
 
     def test_it_is_as_it_is(self):
-        self.write("own.json", small_graph())
-        self.refused("run", *self.cell(), "--batch", "8", "--out", "r.jsonl", words=["--batch", "own.json"])
-        self.refused("run", *self.cell("none.json"), "--out", "r.jsonl", words=["none.json"])
-        self.write("named.json", small_graph() | {"name": "a/b"})
-        self.refused("run", *self.cell("named.json"), "--out", "r.jsonl", words=["named.json", "name"])
+        self.write_file("own.json", small_graph())
+        self.run_refused("run", *self.cell_options(), "--batch", "8", "--out", "r.jsonl", words=["--batch", "own.json"])
+        self.run_refused("run", *self.cell_options("none.json"), "--out", "r.jsonl", words=["none.json"])
+        self.write_file("named.json", small_graph() | {"name": "a/b"})
+        self.run_refused("run", *self.cell_options("named.json"), "--out", "r.jsonl", words=["named.json", "name"])
 
     def test_its_time_follows_from_what_it_says(self):
         graph = small_graph()
         graph["ops"][1]["duration_ns"] = 5_000_000
-        self.write("own.json", graph)
-        self.well("run", *self.cell(strategy="device"), "--out", "r.jsonl")
+        self.write_file("own.json", graph)
+        self.run_ok("run", *self.cell_options(strategy="device"), "--out", "r.jsonl")
         record = records(self.folder / "r.jsonl")[0]
         self.assertGreater(record["compute_ns"], 5_000_000)
         self.assertLess(record["compute_ns"], 5_100_000)

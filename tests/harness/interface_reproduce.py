@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from interface import PROGRAM, ROOT, InterfaceTest, entries
+from interface import PROGRAM, ROOT, InterfaceTest, read_entries
 
 sys.path.insert(0, str(ROOT / "python"))
 from umbench import reproduce, variations  # noqa: E402
@@ -42,7 +42,7 @@ class Reproduce(InterfaceTest):
                 self.assertIn(cell["machine"] if isinstance(cell, dict) else paper["machine"], machines)
 
     def test_what_is_off_was_run_again_with_one_thing_changed(self):
-        said = self.well("reproduce", "--kept", str(ROOT / "results/papers/simulated"), "--markdown")
+        said = self.run_ok("reproduce", "--kept", str(ROOT / "results/papers/simulated"), "--markdown")
         off = {(paper, what) for paper, what in re.findall(r"(?m)^\| `(\w+)` \| (.+?) \| .* \| off \|$", said)}
         self.assertEqual({(row["paper"], row["claim"]) for row in VARIATIONS}, off)
         for row in VARIATIONS:
@@ -61,7 +61,7 @@ class Reproduce(InterfaceTest):
         self.assertEqual(done.stdout.count("explained by: "), 2)
 
     def test_published_stand_beside_ours_with_a_verdict(self):
-        said = self.well("reproduce", "vdnn", "--out", "out", "--no-figure")
+        said = self.run_ok("reproduce", "vdnn", "--out", "out", "--no-figure")
         self.assertIn("simulated on titanx-maxwell-12g, none of 44 figures measured", said)
         self.assertIn("Rhu et al., MICRO 2016", said)
         verdicts = re.findall(r"(?m)  (within|off|not run)$", said)
@@ -71,10 +71,10 @@ class Reproduce(InterfaceTest):
         for claim in paper["claims"]:  # what is off says why
             if re.search(rf"(?m)^  {re.escape(claim['name'])}  .* off$", said):
                 self.assertIn(f"\n  {claim['name']}: {claim.get('why', 'not explained')}", said)
-        records = [e for e in entries(self.folder / "out/vdnn.jsonl")[1]]
+        records = [e for e in read_entries(self.folder / "out/vdnn.jsonl")[1]]
         self.assertEqual([r["outcome"] for r in records], ["ok"] * len(paper["cells"]))
         self.assertTrue(all(r["simulated"] for r in records))
-        self.refused("reproduce", "vdnn", "--out", "out", words=["vdnn.jsonl", "exists", "--out"])
+        self.run_refused("reproduce", "vdnn", "--out", "out", words=["vdnn.jsonl", "exists", "--out"])
 
     def test_workspaces_leave_room_on_a_gpu(self):
         paper, cell = {"machine": "h200"}, ["--network", "alexnet"]
@@ -86,15 +86,15 @@ class Reproduce(InterfaceTest):
     def test_another_run_stands_beside(self):
         kept, none = str(ROOT / "results/papers/simulated"), str(self.folder)
         for folder, beside in ((kept, "1.041"), (none, "")):
-            said = self.well("reproduce", "vdnn", "--kept", kept, "--beside", folder, "--markdown")
+            said = self.run_ok("reproduce", "vdnn", "--kept", kept, "--beside", folder, "--markdown")
             self.assertIn(f"| `vdnn` | VGG-16 of 256, dyn: slowdown | 1.08 to 1.28 | 1.041 | {beside} | off |", said)
-        said = self.well("reproduce", "vdnn", "--kept", kept, "--beside", kept, "--no-figure")
+        said = self.run_ok("reproduce", "vdnn", "--kept", kept, "--beside", kept, "--no-figure")
         self.assertRegex(said, r"(?m)^  VGG-16 of 256, dyn: slowdown +1.08 to 1.28 +1.041 +1.041 +off$")
 
     def test_another_backend_keeps_the_papers_capacity(self):
-        said = self.well("reproduce", "vdnn", "--out", "out", "--no-figure", "--backend", "sim:h200")
+        said = self.run_ok("reproduce", "vdnn", "--out", "out", "--no-figure", "--backend", "sim:h200")
         self.assertIn("simulated on h200", said)
-        records = entries(self.folder / "out/vdnn.jsonl")[1]
+        records = read_entries(self.folder / "out/vdnn.jsonl")[1]
         self.assertEqual({(r["backend"], r["memory"]["budget_bytes"]) for r in records}, {("sim:h200", 12 * 10**9)})
 
     def test_a_cell_that_crashed_fails_it(self):
@@ -103,14 +103,14 @@ class Reproduce(InterfaceTest):
         self.assertIn("crashed", done.stdout)
 
     def test_an_unknown_machine_is_refused_and_machines_may_be_named(self):
-        self.refused("reproduce", "smartpool", "--backend", "sim:h20", "--out", "out", words=["sim:h20", "did you mean sim:h200?"])
-        self.refused("reproduce", "smartpool", "--backend", "sim:nowhere", "--out", "out", words=["no machine file", "--machines DIR"])
+        self.run_refused("reproduce", "smartpool", "--backend", "sim:h20", "--out", "out", words=["sim:h20", "did you mean sim:h200?"])
+        self.run_refused("reproduce", "smartpool", "--backend", "sim:nowhere", "--out", "out", words=["no machine file", "--machines DIR"])
         self.assertFalse((self.folder / "out").exists())
         machine = json.loads((ROOT / "results/machines/h200.json").read_text(encoding="utf-8")) | {"name": "mine"}
         (self.folder / "machines").mkdir()
         (self.folder / "machines/mine.json").write_text(json.dumps(machine), encoding="utf-8")
-        said = self.well("reproduce", "vdnn", "--backend", "sim:mine", "--machines", "machines", "--out", "out", "--no-figure")
+        said = self.run_ok("reproduce", "vdnn", "--backend", "sim:mine", "--machines", "machines", "--out", "out", "--no-figure")
         self.assertIn("simulated on mine", said)
 
     def test_what_is_no_paper(self):
-        self.refused("reproduce", "vdn", words=["unknown paper \"vdn\"", "vdnn"])
+        self.run_refused("reproduce", "vdn", words=["unknown paper \"vdn\"", "vdnn"])

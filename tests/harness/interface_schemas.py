@@ -16,44 +16,44 @@ SWEEP = {"schema": 1, "name": "a", "common": {"network": "alexnet", "backend": "
          "grids": [{"strategy": ["device", "managed_prefetch"], "batch": [1, 2], "ratio": [1, 1.5], "strategy_knobs": {"ahead": [1, 2]}}]}
 
 
-def read(path):
+def read_json(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 @unittest.skipIf(jsonschema is None, "jsonschema is not installed")
 class SchemaTest(InterfaceTest):
     def schema(self, name):
-        found = read(ROOT / f"results/{name}.schema.json")
+        found = read_json(ROOT / f"results/{name}.schema.json")
         jsonschema.Draft202012Validator.check_schema(found)
-        graph = read(ROOT / "results/graph.schema.json")
+        graph = read_json(ROOT / "results/graph.schema.json")
         resolver = jsonschema.RefResolver("", found, store={"graph.schema.json": graph, "": found})
         return jsonschema.Draft202012Validator(found, resolver=resolver)
 
-    def changed(self, document, path, value):
+    def with_change(self, document, field_path, value):
         """The document with another value at that path; None takes the field away."""
         other = copy.deepcopy(document)
         inner = other
-        for step in path[:-1]:
+        for step in field_path[:-1]:
             inner = inner[step]
         if value is None:
-            del inner[path[-1]]
+            del inner[field_path[-1]]
         else:
-            inner[path[-1]] = value
+            inner[field_path[-1]] = value
         return other
 
     def both_refuse(self, schema, command, document, changes):
         for path, value in changes:
             with self.subTest(path=path, value=value):
-                wrong = self.changed(document, path, value)
+                wrong = self.with_change(document, path, value)
                 self.assertFalse(schema.is_valid(wrong), "the schema takes it")
-                self.refused(*command, self.write("wrong.json", wrong))
+                self.run_refused(*command, self.write_file("wrong.json", wrong))
 
-    def both_take(self, schema, command, document, changes):
+    def both_accept(self, schema, command, document, changes):
         for path, value in changes:
             with self.subTest(path=path, value=value):
-                right = self.changed(document, path, value)
+                right = self.with_change(document, path, value)
                 schema.validate(right)
-                self.assertEqual(self.umbench(*command, self.write("right.json", right)).returncode, 0)
+                self.assertEqual(self.umbench(*command, self.write_file("right.json", right)).returncode, 0)
 
 
 class Sweeps(SchemaTest):
@@ -65,17 +65,17 @@ class Sweeps(SchemaTest):
                 *(ROOT / "tests/harness/json/kept_inputs/sweep").glob("*.json")]
         self.assertGreater(len(kept), 12)
         for path in kept:
-            schema.validate(read(path))
+            schema.validate(read_json(path))
 
     def test_what_both_take(self):
         grid = ("grids", 0)
-        self.both_take(self.schema("sweep"), self.LIST, SWEEP, [
+        self.both_accept(self.schema("sweep"), self.LIST, SWEEP, [
             (("name",), "a-b_c.1"), ((*grid, "insize"), [224, 448]), ((*grid, "memory_order"), "nhwc"), ((*grid, "sgd"), [True, False]),
             ((*grid, "optimizer"), ["none", "momentum"]), ((*grid, "masters"), False),
             ((*grid, "precision"), ["fp32", "bf16"]), ((*grid, "timeline"), True), ((*grid, "strategy_knobs"), {}),
             ((*grid, "network_knobs"), {"insize": 448}), (("common", "deadline_s"), 10)])
-        budgets = self.changed(SWEEP, ("grids", 0, "ratio"), None)
-        self.both_take(self.schema("sweep"), self.LIST, budgets, [
+        budgets = self.with_change(SWEEP, ("grids", 0, "ratio"), None)
+        self.both_accept(self.schema("sweep"), self.LIST, budgets, [
             ((*grid, "budget"), value) for value in ("4GiB", "1.5 GB", "512", 1000, ["1GiB", 4096])])
 
     def test_what_both_refuse(self):
@@ -96,36 +96,36 @@ class Sweeps(SchemaTest):
                    ((*grid, "workspace_cap"), "many"), ((*grid, "workspace_cap"), 0), ((*grid, "colour"), "red")]
         self.assertGreater(len(changes), 50)
         self.both_refuse(self.schema("sweep"), self.LIST, SWEEP, changes)
-        self.refused(*self.LIST, self.write("large.json", self.changed(SWEEP, (*grid, "batch"), 2**63)))  # the schema has no limit
+        self.run_refused(*self.LIST, self.write_file("large.json", self.with_change(SWEEP, (*grid, "batch"), 2**63)))  # the schema has no limit
 
 
 class Plans(SchemaTest):
     COMMAND = ["run", "--backend", "sim:h200", "--plan"]
 
-    def plan(self, strategy, *more):
-        self.well("plan", *RUN, strategy, *more, "-o", "plan.json")
-        return read(self.folder / "plan.json")
+    def written_plan(self, strategy, *more):
+        self.run_ok("plan", *RUN, strategy, *more, "-o", "plan.json")
+        return read_json(self.folder / "plan.json")
 
     def test_plans_of_every_kind_and_kept_ones(self):
         schema = self.schema("plan")
         for strategy in ("device", "swap_all", "managed_advise", "twin", "deepum", "best", "micro_batches", "vdnn_all", "ooc_cudnn"):
             done = self.umbench("plan", *RUN, strategy, "-o", f"{strategy}.json")
             if done.returncode == 0:
-                schema.validate(read(self.folder / f"{strategy}.json"))
+                schema.validate(read_json(self.folder / f"{strategy}.json"))
         self.assertGreater(len(list(self.folder.glob("*.json"))), 4)
         for path in (ROOT / "tests/harness/json/kept_inputs/plan").glob("*.json"):
-            schema.validate(read(path))
+            schema.validate(read_json(path))
 
     def test_a_plan_for_a_graph_of_ones_own(self):
-        self.well("plan", "--network", "conv", "--strategy", "device", "--backend", "sim:h200", "--graph", "graph.json")
-        self.well("plan", "--network", "graph.json", "--strategy", "managed", "--backend", "sim:h200", "-o", "plan.json")
-        plan = read(self.folder / "plan.json")
+        self.run_ok("plan", "--network", "conv", "--strategy", "device", "--backend", "sim:h200", "--graph", "graph.json")
+        self.run_ok("plan", "--network", "graph.json", "--strategy", "managed", "--backend", "sim:h200", "-o", "plan.json")
+        plan = read_json(self.folder / "plan.json")
         self.schema("plan").validate(plan)
         plan["network"]["graph"]["tensors"][0]["shape"] = [1, 2]
         self.assertFalse(self.schema("plan").is_valid(plan))
 
     def test_what_both_refuse(self):
-        plan = self.plan("managed_advise")
+        plan = self.written_plan("managed_advise")
         advice = next(i for i, action in enumerate(plan["actions"]) if action["do"] == "advise")
         compute = next(i for i, action in enumerate(plan["actions"]) if action["do"] == "compute")
         first = next(iter(plan["homes"]))
@@ -151,7 +151,7 @@ class Made(InterfaceTest):
         for name in ("record", "sweep", "graph", "plan", "rules", "machine"):
             with self.subTest(name=name):
                 what = "schema" if name == "record" else f"{name}-schema"
-                self.assertEqual(self.well("list", what), (ROOT / f"results/{name}.schema.json").read_text(encoding="utf-8"))
+                self.assertEqual(self.run_ok("list", what), (ROOT / f"results/{name}.schema.json").read_text(encoding="utf-8"))
 
 
 class Rules(SchemaTest):
@@ -162,7 +162,7 @@ class Rules(SchemaTest):
         kept = list((ROOT / "tests/harness/json/kept_inputs/hints").glob("*.json"))
         self.assertTrue(kept)
         for path in kept:
-            schema.validate(read(path))
+            schema.validate(read_json(path))
 
 
 class Machines(SchemaTest):
@@ -171,5 +171,5 @@ class Machines(SchemaTest):
         kept = [*(ROOT / "results/machines").glob("*.json"), *(ROOT / "results/validation/machines").glob("*.json")]
         self.assertGreater(len(kept), 10)
         for path in kept:
-            schema.validate(read(path))
-            self.assertEqual(read(path)["name"], path.stem)
+            schema.validate(read_json(path))
+            self.assertEqual(read_json(path)["name"], path.stem)

@@ -5,77 +5,77 @@ import json
 import os
 import resource
 
-from interface import CELLS, ROOT, InterfaceTest, entries
+from interface import CELLS, ROOT, InterfaceTest, read_entries
 
 RUN = ["run", "--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strategy"]
 SETTING = ["--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--ratio", "1.5"]
 
 
 class SettingsTest(InterfaceTest):
-    def machine(self, folder="machines", **changes):
+    def write_machine(self, folder="machines", **changes):
         """A folder with the machine `mine`; changes of the driver's figures are given as uvm={...}."""
         (self.folder / folder).mkdir(exist_ok=True)
         plain = json.loads((ROOT / "results/machines/h200.json").read_text(encoding="utf-8"))
         plain["uvm"].update(changes.pop("uvm", {}))
-        self.write(f"{folder}/mine.json", plain | {"name": "mine"} | changes)
+        self.write_file(f"{folder}/mine.json", plain | {"name": "mine"} | changes)
         return folder
 
-    def rules(self, name="mine.json", **changes):
+    def write_rules(self, name="mine.json", **changes):
         rule = {"name": "fetch", "prefetch": {"operands": "inputs", "ahead_operators": 1}}
-        return self.write(name, {"schema": 1, "kind": "hints", "name": "mine", "summary": "s", "rules": [rule], **changes})
+        return self.write_file(name, {"schema": 1, "kind": "hints", "name": "mine", "summary": "s", "rules": [rule], **changes})
 
 
 class Figures(SettingsTest):
     GRIDS = [{"network": "alexnet", "batch": 2, "strategy": ["device", "managed"], "ratio": 1, "backend": "sim:mine"}]
 
     def test_cells_of_other_figures_are_not_mixed(self):
-        spec = self.spec(grids=self.GRIDS)
-        mine, slow = self.machine(), self.machine("slow", fp32_flops_per_s=10**12)
+        spec = self.write_sweep(grids=self.GRIDS)
+        mine, slow = self.write_machine(), self.write_machine("slow", fp32_flops_per_s=10**12)
         words = ["sim:mine", "other figures"]
-        self.well("sweep", spec, "--machines", mine, "--shard", "1/2", "--out", "1.jsonl")
+        self.run_ok("sweep", spec, "--machines", mine, "--shard", "1/2", "--out", "1.jsonl")
         before = (self.folder / "1.jsonl").read_bytes()
-        self.refused("sweep", spec, "--machines", slow, "--out", "1.jsonl", "--resume", words=["1.jsonl", *words])
-        self.refused("run", *SETTING[:-4], "--backend", "sim:mine", "--strategy", "managed", "--machines", slow, "--out", "1.jsonl",
-                     words=["1.jsonl", *words])
+        self.run_refused("sweep", spec, "--machines", slow, "--out", "1.jsonl", "--resume", words=["1.jsonl", *words])
+        self.run_refused("run", *SETTING[:-4], "--backend", "sim:mine", "--strategy", "managed", "--machines", slow, "--out", "1.jsonl",
+                         words=["1.jsonl", *words])
         self.assertEqual((self.folder / "1.jsonl").read_bytes(), before)
-        self.well("sweep", spec, "--machines", slow, "--shard", "2/2", "--out", "2.jsonl")
-        self.refused("merge", "1.jsonl", "2.jsonl", "--out", "m.jsonl", words=words)
-        self.well("sweep", spec, "--machines", mine, "--out", "1.jsonl", "--resume")
+        self.run_ok("sweep", spec, "--machines", slow, "--shard", "2/2", "--out", "2.jsonl")
+        self.run_refused("merge", "1.jsonl", "2.jsonl", "--out", "m.jsonl", words=words)
+        self.run_ok("sweep", spec, "--machines", mine, "--out", "1.jsonl", "--resume")
 
     def test_what_does_not_change_a_result_does_not_matter(self):
-        spec = self.spec(grids=self.GRIDS)
-        self.well("sweep", spec, "--machines", self.machine())
-        self.well("sweep", spec, "--machines", self.machine("other", source="elsewhere"), "--resume")
+        spec = self.write_sweep(grids=self.GRIDS)
+        self.run_ok("sweep", spec, "--machines", self.write_machine())
+        self.run_ok("sweep", spec, "--machines", self.write_machine("other", source="elsewhere"), "--resume")
 
 
 class Rules(SettingsTest):
-    def key(self, name, out="a.jsonl"):
-        self.well(*RUN, name, "--out", out)
-        return entries(self.folder / out)[1][-1]["key"]
+    def run_to_key(self, name, out="a.jsonl"):
+        self.run_ok(*RUN, name, "--out", out)
+        return read_entries(self.folder / out)[1][-1]["key"]
 
     def test_a_summary_does_not_change_the_key_and_rules_do(self):
-        plain = self.key(self.rules())
-        self.assertEqual(self.key(self.rules("worded.json", summary="in other words")), plain)
+        plain = self.run_to_key(self.write_rules())
+        self.assertEqual(self.run_to_key(self.write_rules("worded.json", summary="in other words")), plain)
         rule = {"name": "fetch", "prefetch": {"operands": "inputs", "ahead_operators": 2}}
-        self.assertNotEqual(self.key(self.rules("other.json", rules=[rule])), plain)
+        self.assertNotEqual(self.run_to_key(self.write_rules("other.json", rules=[rule])), plain)
 
     def test_other_rules_under_one_name_are_not_mixed(self):
-        self.well(*RUN, "managed_prefetch", "--out", "a.jsonl")
+        self.run_ok(*RUN, "managed_prefetch", "--out", "a.jsonl")
         path = self.folder / "a.jsonl"
         environment, record = path.read_text(encoding="utf-8").splitlines()
         changed = json.loads(record)
         changed["rules"]["rules"][0]["prefetch"]["ahead_operators"] = 7
         path.write_text(environment + "\n" + json.dumps(changed) + "\n", encoding="utf-8")
-        self.refused(*RUN, "managed_prefetch", "--out", "a.jsonl", words=["managed_prefetch", "other rules"])
+        self.run_refused(*RUN, "managed_prefetch", "--out", "a.jsonl", words=["managed_prefetch", "other rules"])
 
     def test_too_many_rules(self):
         rules = [{"name": f"r{n}", "advise": "read_mostly"} for n in range(100_000)]
-        self.refused(*RUN, self.rules(rules=rules), words=["mine.json", "1000 rules"])
+        self.run_refused(*RUN, self.write_rules(rules=rules), words=["mine.json", "1000 rules"])
 
 
 class Plans(SettingsTest):
     def plan(self, name="plan.json", strategy="managed", **changes):
-        self.well("plan", *SETTING, "--strategy", strategy, "-o", name)
+        self.run_ok("plan", *SETTING, "--strategy", strategy, "-o", name)
         path = self.folder / name
         path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
         return path
@@ -84,51 +84,51 @@ class Plans(SettingsTest):
         run = ["run", "--backend", "sim:h200", "--plan"]
         for changes in ({"ratio": 0.5}, {"ratio": 3.0}, {"budget_bytes": 121069}, {"budget_bytes": 2**40},
                         {"footprint_bytes": 1}, {"footprint_bytes": 2**40}):
-            self.refused(*run, self.plan(**changes), words=["plan.json", "_bytes"])
-        self.well(*run, self.plan())
+            self.run_refused(*run, self.plan(**changes), words=["plan.json", "_bytes"])
+        self.run_ok(*run, self.plan())
 
     def test_plans_of_other_actions_are_other_cells(self):
         path = self.plan(strategy="managed_prefetch")
-        self.well("run", "--plan", path, "--backend", "sim:h200", "--out", "a.jsonl")
+        self.run_ok("run", "--plan", path, "--backend", "sim:h200", "--out", "a.jsonl")
         plan = json.loads(path.read_text(encoding="utf-8"))
         moves = [n for n, action in enumerate(plan["actions"]) if action["do"] == "prefetch"]
         self.assertTrue(moves)
         fewer = [action for n, action in enumerate(plan["actions"]) if n not in moves[-1:]]
-        other = self.write("other.json", plan | {"actions": fewer})
-        self.well("run", "--plan", other, "--backend", "sim:h200", "--out", "a.jsonl")
-        self.well("run", "--plan", path, "--backend", "sim:h200", "--out", "a.jsonl")
-        keys = [record["key"] for record in entries(self.folder / "a.jsonl")[1]]
+        other = self.write_file("other.json", plan | {"actions": fewer})
+        self.run_ok("run", "--plan", other, "--backend", "sim:h200", "--out", "a.jsonl")
+        self.run_ok("run", "--plan", path, "--backend", "sim:h200", "--out", "a.jsonl")
+        keys = [record["key"] for record in read_entries(self.folder / "a.jsonl")[1]]
         self.assertEqual(keys[0], keys[-1])
         self.assertEqual(len(set(keys)), 2)
         self.assertRegex(keys[0], r"/plan:managed_prefetch#[0-9a-f]{6},")
 
     def test_parts_that_share_no_border_are_read_soon(self):
         """Such a plan is read within the processor time and the memory that reading a file may take."""
-        self.well("plan", "--network", "conv", "--strategy", "device", "--ratio", "1", "--backend", "sim:h200", "-o", "plan.json")
+        self.run_ok("plan", "--network", "conv", "--strategy", "device", "--ratio", "1", "--backend", "sim:h200", "-o", "plan.json")
         plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
         names = [action["what"] for action in plan["actions"]]
         plan["actions"] = [{"do": "compute", "what": names[n % len(names)], "part": {"batch": [10**9 * part // parts, 10**9 * (part + 1) // parts]}}
                            for n, parts in enumerate((2, 3, 5, 7, 11, 13, 17, 19)) for part in range(parts)]
         plan["network"]["batch"] = 10**9
         plan["footprint_bytes"] = plan["budget_bytes"] = 2**53
-        done = self.umbench("run", "--plan", self.write("plan.json", plan), "--backend", "sim:h200")
+        done = self.umbench("run", "--plan", self.write_file("plan.json", plan), "--backend", "sim:h200")
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn("infeasible: the budget of", done.stdout)
 
     def test_a_plan_is_no_strategy(self):
-        self.refused(*RUN, "plan:x", "--out", "a.jsonl", words=["plan:x", "--plan"])
-        self.refused(*RUN, "plan:a\nb", words=["plan:", "--plan"])
+        self.run_refused(*RUN, "plan:x", "--out", "a.jsonl", words=["plan:x", "--plan"])
+        self.run_refused(*RUN, "plan:a\nb", words=["plan:", "--plan"])
         grids = [{"network": "alexnet", "strategy": "plan:x", "backend": "sim:h200"}]
-        self.refused("sweep", self.spec(grids=grids), words=["plan:x"])
+        self.run_refused("sweep", self.write_sweep(grids=grids), words=["plan:x"])
         self.assertFalse((self.folder / "a.jsonl").exists())
 
     def test_no_more_memory_is_in_use_than_the_driver_lets_in(self):
         for mode in ("simulated", "capped"):
-            self.well(*RUN, "managed", "--ratio", "2", "--mode", mode, "--out", "a.jsonl")
-            memory = entries(self.folder / "a.jsonl")[1][-1]["memory"]
+            self.run_ok(*RUN, "managed", "--ratio", "2", "--mode", mode, "--out", "a.jsonl")
+            memory = read_entries(self.folder / "a.jsonl")[1][-1]["memory"]
             self.assertLessEqual(memory["peak_device_bytes"], memory["budget_bytes"])
             self.assertGreater(memory["peak_device_bytes"], memory["budget_bytes"] * 0.5)
-        shown = self.well("plan", *SETTING, "--strategy", "managed")
+        shown = self.run_ok("plan", *SETTING, "--strategy", "managed")
         budget = next(line for line in shown.splitlines() if "budget" in line).split("budget ")[1]
         self.assertIn(f"peak       {budget} of device memory in use", shown)
 
@@ -141,7 +141,7 @@ class Plans(SettingsTest):
 
 class Machines(SettingsTest):
     def refused_figure(self, field, **changes):
-        self.refused("list", "machines", "--machines", self.machine(**changes), words=["mine.json", field])
+        self.run_refused("list", "machines", "--machines", self.write_machine(**changes), words=["mine.json", field])
 
     def test_figures_that_cannot_be(self):
         self.refused_figure("multiprocessors", multiprocessors=4611686018427387904)
@@ -156,11 +156,11 @@ class Machines(SettingsTest):
         self.refused_figure("link_both_bytes_per_s", link_both_bytes_per_s=10**12)
 
     def test_slow_ones_give_times_that_are_times(self):
-        folder = self.machine(uvm={field: 10**9 for field in ("interrupt_ns", "batch_ns", "fault_ns", "evict_ns", "host_populate_ns")})
+        folder = self.write_machine(uvm={field: 10**9 for field in ("interrupt_ns", "batch_ns", "fault_ns", "evict_ns", "host_populate_ns")})
         done = self.umbench(*RUN[:-3], "--backend", "sim:mine", "--machines", folder, "--strategy", "managed", "--ratio", "2",
                             "--out", "a.jsonl")
         self.assertIn(done.returncode, (0, 1), done.stderr)
-        record = entries(self.folder / "a.jsonl")[1][0]
+        record = read_entries(self.folder / "a.jsonl")[1][0]
         self.assertIn(record["outcome"], ("ok", "unsupported"), record["reason"])
         if record["outcome"] == "ok":
             self.assertGreater(record["samples_ns"][-1], 10**9)
@@ -168,18 +168,18 @@ class Machines(SettingsTest):
 
 class Options(SettingsTest):
     def test_what_means_nothing_is_refused(self):
-        self.refused(*RUN, "device", "--insize", "224", "--set", "insize=448", words=["--insize"])
-        self.refused(*RUN, "device", "--times-only", words=["--times-only", "sim:h200"])
-        self.refused("sweep", self.spec(), "--times-only", words=["--times-only"])
+        self.run_refused(*RUN, "device", "--insize", "224", "--set", "insize=448", words=["--insize"])
+        self.run_refused(*RUN, "device", "--times-only", words=["--times-only", "sim:h200"])
+        self.run_refused("sweep", self.write_sweep(), "--times-only", words=["--times-only"])
         for command in (["tune", *SETTING], ["ablate", *SETTING], [*RUN, "device"], ["plan", *SETTING, "--strategy", "device"]):
-            self.refused(*command, "--like", "nope", words=["--like"])
+            self.run_refused(*command, "--like", "nope", words=["--like"])
 
     def test_more_jobs_than_the_system_lends(self):
-        done = self.umbench("sweep", self.spec(), "--jobs", "1024",
+        done = self.umbench("sweep", self.write_sweep(), "--jobs", "1024",
                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("no more than", done.stderr)
-        self.assertEqual(len(entries(self.folder / "study.jsonl")[1]), CELLS)
+        self.assertEqual(len(read_entries(self.folder / "study.jsonl")[1]), CELLS)
 
 
 class Trials(SettingsTest):
@@ -187,7 +187,7 @@ class Trials(SettingsTest):
 
     def test_tune_tells_what_crashed(self):
         done = self.umbench("tune", *SETTING, "--trials", "40", env=self.KILLED)
-        crashed = [record for record in entries(self.folder / "tuned.jsonl")[1] if record["outcome"] == "crashed"]
+        crashed = [record for record in read_entries(self.folder / "tuned.jsonl")[1] if record["outcome"] == "crashed"]
         self.assertTrue(crashed)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"{len(crashed)} of ", done.stderr.splitlines()[-1])
@@ -205,6 +205,6 @@ class Trials(SettingsTest):
 class Deadlines(SettingsTest):
     def test_a_simulated_cell_has_its_deadline_in_processor_time(self):
         """A cell gets as far beside processes that keep the processors busy as it gets alone."""
-        spec = self.spec(grids=[{"network": "vgg16", "batch": 64, "strategy": "managed", "ratio": 2, "iterations": 5,
-                                 "deadline_s": 30, "backend": "sim:h200"}])
-        self.well("sweep", spec, preexec_fn=lambda: os.nice(19))
+        spec = self.write_sweep(grids=[{"network": "vgg16", "batch": 64, "strategy": "managed", "ratio": 2, "iterations": 5,
+                                        "deadline_s": 30, "backend": "sim:h200"}])
+        self.run_ok("sweep", spec, preexec_fn=lambda: os.nice(19))

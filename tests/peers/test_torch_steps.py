@@ -97,7 +97,7 @@ def without_a_gpu(monkeypatch):
 
 def test_a_way_that_fails_leaves_the_other_ones(without_a_gpu):
     found = steps.time_ways({"network": "small", "batch": 2, "precision": "fp32", "order": "nhwc", "warmup": 1,
-                              "samples": 3, "compile_mode": "default", "ways": ["eager", "graph"]})
+                             "samples": 3, "compile_mode": "default", "ways": ["eager", "graph"]})
     assert found == {"eager": {"ms": 1.0, "samples_ms": [1.0] * 3, "peak_bytes": 4096},
                      "graph": {"reason": "ZeroDivisionError: division by zero"}}
 
@@ -106,7 +106,7 @@ def test_ways_of_compiling_compile_once(without_a_gpu, monkeypatch):
     compiled = []
     monkeypatch.setattr(steps, "compile_loss_of", lambda step, mode: compiled.append(mode))
     found = steps.time_ways({"network": "small", "batch": 2, "precision": "fp32", "order": "nchw", "warmup": 1,
-                              "samples": 1, "compile_mode": "default", "ways": ["compile", "compile_graph"]})
+                             "samples": 1, "compile_mode": "default", "ways": ["compile", "compile_graph"]})
     assert compiled == ["default"] and found["compile"]["ms"] == 1.0 and "reason" in found["compile_graph"]
 
 

@@ -46,7 +46,7 @@ def study():
         for end in ("out", "back"):
             rows.append(case_row(f"eviction/{how}/{end}/beside:nothing/size:256MiB", GB_per_s=25.0))
             rows.append(case_row(f"eviction/{how}/{end}/beside:convolution/size:256MiB", GB_per_s=20.0,
-                            operator_loses_ns=5e5))
+                                 operator_loses_ns=5e5))
     for memory, time in (("device", 1e6), ("managed_cold", 9e6), ("zero_copy", 2e7)):
         rows.append(case_row(f"convolution/vgg16_b64/conv3_1/forward/memory:{memory}", time, GB_per_s=1.0))
     rows.append(skipped_row("faults/gpu_read/sequential/data:malloc/size:128MiB", "skipped: no HMM here"))

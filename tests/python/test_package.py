@@ -18,9 +18,9 @@ from umbench import load  # noqa: E402
 KEPT = ROOT / "results/study/best_h200.jsonl"
 
 
-def need(*modules):
+def skip_without(*module_names):
     """Skips where one is missing. They are looked up, not imported: setuptools cannot be imported after distutils."""
-    for module in modules:
+    for module in module_names:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed (Debian: python3-{module})")
 
@@ -28,7 +28,7 @@ def need(*modules):
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """Folder of the installed package, built from a copy, without a network."""
-    need("setuptools", "wheel", "pip")
+    skip_without("setuptools", "wheel", "pip")
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(ROOT / "python", folder / "source/python")
     shutil.copytree(ROOT / "plots", folder / "source/plots")
@@ -39,7 +39,7 @@ def installed(tmp_path_factory):
     return folder / "site"
 
 
-def python(installed, code):
+def run_python(installed, code):
     return subprocess.run([sys.executable, "-c", code], cwd=installed, env=os.environ | {"PYTHONPATH": os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])},
                           capture_output=True, text=True, check=False)
 
@@ -69,14 +69,14 @@ def test_its_modules_start_apart_from_the_repository(installed, arguments):
 
 
 def test_a_folder_without_the_checkout_is_refused_in_one_line(tmp_path):
-    need("setuptools")
+    skip_without("setuptools")
     shutil.copytree(ROOT / "python", tmp_path / "python")
     done = subprocess.run([sys.executable, "setup.py", "--name"], cwd=tmp_path / "python", capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr == "umbench: ../plots is missing; install from a whole checkout: pip install CHECKOUT/python\n"
 
 
 def test_it_reads_without_the_repository_and_without_pandas(installed):
-    done = python(installed, f"""
+    done = run_python(installed, f"""
 import sys
 sys.modules["pandas"] = None
 import umbench
@@ -92,7 +92,7 @@ except ImportError as missing:
 
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="pandas is not installed (Debian: python3-pandas)")
 def test_cells_as_a_data_frame(installed):
-    done = python(installed, f"""
+    done = run_python(installed, f"""
 import umbench
 cells = umbench.read({str(KEPT)!r})
 best = cells[(cells.strategy == "best") & (cells.network == "resnet50")]

@@ -73,4 +73,4 @@ def test_disturbed_cells_are_found():
 
     cells = [record(1.0), record(1.5, 2), record(2.0, 0, "sw_power_cap", "hw_thermal_slowdown"), synthetic.record(ratio=3.0)]
     assert fingerprint.cells_by_disturbance(cells) == {"other processes": [cells[1]["key"]],
-                                               "hw_thermal_slowdown": [cells[2]["key"]]}
+                                                       "hw_thermal_slowdown": [cells[2]["key"]]}

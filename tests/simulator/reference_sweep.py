@@ -18,7 +18,7 @@ STORED = FOLDER / "sweep.jsonl"
 KEPT = ("key", "outcome", "samples_ns", "counters")
 
 
-def simulated():
+def run_sweep_cells():
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "sweep.jsonl"
         subprocess.run([os.environ["UMBENCH"], "sweep", FOLDER / "sweep.json", "--machines", FOLDER / "machines",
@@ -28,7 +28,7 @@ def simulated():
     return sorted(cells, key=lambda cell: cell["key"])
 
 
-def stored():
+def stored_cells():
     return [json.loads(line) for line in STORED.read_text(encoding="utf-8").splitlines()]
 
 
@@ -36,19 +36,19 @@ class ReferenceSweep(unittest.TestCase):
     maxDiff = None
 
     def test_the_sweep_gives_what_is_stored(self):
-        now, then = simulated(), stored()
+        now, then = run_sweep_cells(), stored_cells()
         self.assertEqual([cell["key"] for cell in now], [cell["key"] for cell in then])
         for new, old in zip(now, then):
             self.assertEqual(new, old)
 
     def test_it_says_something(self):
-        cells = stored()
+        cells = stored_cells()
         self.assertGreater(len(cells), 40)
         self.assertTrue(any(cell["outcome"] == "ok" and cell["counters"]["last"]["driver_evict_bytes"] for cell in cells))
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
-        STORED.write_text("".join(json.dumps(cell) + "\n" for cell in simulated()), encoding="utf-8")
+        STORED.write_text("".join(json.dumps(cell) + "\n" for cell in run_sweep_cells()), encoding="utf-8")
     else:
         unittest.main()

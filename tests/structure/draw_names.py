@@ -13,7 +13,7 @@ import random
 import re
 import tokenize
 
-from structure import ROOT, functions, sources
+from structure import ROOT, functions, source_files
 
 FOLDERS = ("core", "networks", "simulator", "schedule", "planners", "hints", "harness", "measure", "backends", "um_allocators", "trace")
 TYPE = re.compile(r"\s*(?:enum class|class|struct|using|concept) (\w+)(?: :| =| \{|\b)(?!.*;\s*//\s*forward)")
@@ -21,7 +21,7 @@ MEMBER = re.compile(r"\s+(?:static |constexpr |const |mutable )*(?=\w)[\w:<>,\s\
 KEYWORDS = ("asm", "return", "throw", "using", "friend", "break", "continue", "case", "default", "else", "delete", "goto", "typename")
 
 
-def names(path):
+def cpp_names(path):
     """(line number, name, line) of every type, function and member of a file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     for name, first, _, signature in functions(lines):
@@ -39,7 +39,7 @@ def names(path):
             yield number, found[1], line.strip()
 
 
-def comments(path):
+def cpp_comments(path):
     """(line number, text) of every comment; consecutive lines are one."""
     block, first = [], 0
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() + [""], 1):
@@ -86,11 +86,11 @@ def main():
     given = parser.parse_args()
     all_names, all_comments = {}, []
     python = [path for folder in given.folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    for path in [*sources(), *python]:
+    for path in [*source_files(), *python]:
         where = path.relative_to(ROOT)
         if not any(where.is_relative_to(folder) for folder in given.folders):
             continue
-        found, texts = (python_names, python_comments) if path.suffix == ".py" else (names, comments)
+        found, texts = (python_names, python_comments) if path.suffix == ".py" else (cpp_names, cpp_comments)
         for number, name, line in found(path):
             all_names.setdefault((where.parent, name), f"{where}:{number}: {name}    [{line}]")
         all_comments += [f"{where}:{number}: {text}" for number, text in texts(path)]

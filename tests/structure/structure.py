@@ -21,16 +21,16 @@ SLOW_HEADERS = {"nlohmann/": "harness/json/fields.hpp", "CLI/": "harness/command
 TABLES = ("planners", "table")
 
 
-def sources():
+def source_files():
     for path in sorted(ROOT.rglob("*")):
         if path.suffix in SOURCES and path.relative_to(ROOT).parts[0] not in LEFT_OUT:
             yield path
 
 
-def uses():
+def includes_by_folder():
     """{folder: {room: rooms of the same folder that it includes}}."""
     found = {}
-    for path in sources():
+    for path in source_files():
         folder = path.parent.relative_to(ROOT)
         mine = found.setdefault(folder, {}).setdefault(path.stem, set())
         for name in re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
@@ -40,7 +40,7 @@ def uses():
     return found
 
 
-def circle(rooms):
+def find_circle(rooms):
     """Some rooms that use one another in a circle, the first one at the end again; [] if there is none."""
     done, path = set(), []
 
@@ -105,7 +105,7 @@ def functions(lines):
 def class_sizes():
     """{(folder, class): lines}, members counted wherever the folder defines them."""
     sizes = {}
-    texts = [(path.parent.relative_to(ROOT), path.read_text(encoding="utf-8").splitlines()) for path in sources()]
+    texts = [(path.parent.relative_to(ROOT), path.read_text(encoding="utf-8").splitlines()) for path in source_files()]
     for folder, lines in texts:
         if folder.parts[0] in LEFT_OUT_OF_LIMITS:
             continue
@@ -123,7 +123,7 @@ NO_NAME = re.compile(r"using|template|friend|static_assert|namespace|extern|__ex
 JOINED = re.compile(r"(?:um_library|um_test|um_join)\((\S+)(.*?)(?:APART|DEPENDS|\)\n)", re.DOTALL)
 
 
-def own_names(lines):
+def file_local_names(lines):
     """What a source names outside of functions and classes for itself alone: in a namespace without a name, or static."""
     is_own = False
     for line in lines:
@@ -152,34 +152,34 @@ def joined_sources():
     return found
 
 
-def text_of(path):
+def read_text(path):
     return (ROOT / path).read_text(encoding="utf-8")
 
 
 def names_in(enumeration, path):
     """The names of an enumeration, by its table (core/names.hpp)."""
-    return re.findall(r'"(\w+)"sv', re.search(r"enum_names<" + enumeration + r">\{(.*?)\};", text_of(path), re.DOTALL)[1])
+    return re.findall(r'"(\w+)"sv', re.search(r"enum_names<" + enumeration + r">\{(.*?)\};", read_text(path), re.DOTALL)[1])
 
 
 def strategy_names():
-    rows = text_of("planners/planners.cpp") + text_of("hints/table.cpp")
+    rows = read_text("planners/planners.cpp") + read_text("hints/table.cpp")
     return set(re.findall(r'\.name = "(\w+)"', rows)) | set(re.findall(r'(?:rows\.add\(|^      )\{"(\w+)",$', rows, re.MULTILINE))
 
 
 class Places(unittest.TestCase):
     """Where something is added, as docs/contributing/adding.md says."""
 
-    def rows(self, heading):
-        page = text_of("docs/contributing/adding.md")
+    def places_under(self, heading):
+        page = read_text("docs/contributing/adding.md")
         return re.findall(r"^\| .* \| (\S+) \|$", page[page.index(heading):].split("\n\n", 2)[1], re.MULTILINE)
 
     def test_an_operator(self):
         """A kind that is in all those files and in no other: its gradient's file names `concat`, which has one."""
-        places = self.rows("**A new kind of operator**")
+        places = self.places_under("**A new kind of operator**")
         self.assertLess(len(places), 8)
         for place in places:
-            self.assertIn("concat", text_of(place), place)
-        others = [path for path in sources() if re.search(r"\bconcat_backward\b", path.read_text(encoding="utf-8"))]
+            self.assertIn("concat", read_text(place), place)
+        others = [path for path in source_files() if re.search(r"\bconcat_backward\b", path.read_text(encoding="utf-8"))]
         strangers = {str(path.relative_to(ROOT)) for path in others} - set(places)
         self.assertEqual({path for path in strangers if not path.startswith(("tests/", "backends/cuda/"))}, {"core/access.cpp"},
                          "core/access.cpp says why it cannot be cut")
@@ -188,7 +188,7 @@ class Places(unittest.TestCase):
         """Two files know a mode by its name: its table of names and its row."""
         for mode in names_in("run_mode", "harness/study/plan_file.hpp"):
             known = re.compile(r"run_mode::" + mode + r"\b|\"" + mode + r"\"sv|// " + mode + r"$", re.MULTILINE)
-            found = {str(path.relative_to(ROOT)) for path in sources()
+            found = {str(path.relative_to(ROOT)) for path in source_files()
                      if path.relative_to(ROOT).parts[0] not in LEFT_OUT_OF_LIMITS and known.search(path.read_text(encoding="utf-8"))}
             self.assertGreaterEqual(found, {"harness/study/plan_file.hpp", "harness/study/experiment.cpp"}, mode)
             if mode == "native":  # no default of anything
@@ -197,7 +197,7 @@ class Places(unittest.TestCase):
     def test_strategies_are_listed_in_their_rows_alone(self):
         names = {name for name in strategy_names() if "_" in name}
         self.assertGreater(len(names), 12)
-        for path in sources():
+        for path in source_files():
             where = path.relative_to(ROOT)
             if where.parts[0] in ("tests", "benchmarks") or str(where) in ("planners/planners.cpp", "hints/table.cpp"):
                 continue
@@ -207,14 +207,14 @@ class Places(unittest.TestCase):
 
 class Structure(unittest.TestCase):
     def test_files_of_a_folder_use_one_another_in_no_circle(self):
-        folders = uses()
+        folders = includes_by_folder()
         self.assertGreater(len(folders), 10)
         for folder, rooms in folders.items():
             with self.subTest(folder=str(folder)):
-                self.assertEqual(circle(rooms), [])
+                self.assertEqual(find_circle(rooms), [])
 
     def test_a_circle_is_found(self):
-        self.assertEqual(circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}), ["b", "c", "b"])
+        self.assertEqual(find_circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}), ["b", "c", "b"])
 
     def test_sources_that_are_compiled_together_name_nothing_alike(self):
         """Functions of one name would overload each other: a call might mean that of another file."""
@@ -225,7 +225,7 @@ class Structure(unittest.TestCase):
                 text = path.read_text(encoding="utf-8")
                 if path.relative_to(ROOT).parts[0] != "tests":
                     self.assertIsNone(re.search(r"^(using namespace|#define)", text, re.MULTILINE), path)
-                for name in set(own_names(text.splitlines())):
+                for name in set(file_local_names(text.splitlines())):
                     self.assertEqual(owner.setdefault(name, path), path, f"{target}: {name}")
             total += len(owner)
         self.assertGreater(total, 1500)
@@ -233,12 +233,12 @@ class Structure(unittest.TestCase):
     def test_names_of_a_source_alone_are_found(self):
         lines = ["int shared(int x) {", "static int f(int x) {", "namespace {", "constexpr std::array<int, 2> a{1, 2}, b{};", "struct s {",
                  "  int member;", "std::pair<int, int>* g(const t& x,", "using size = int;", "}  // namespace", "int after = 1;"]
-        self.assertEqual(list(own_names(lines)), ["f", "a", "b", "s", "g"])
+        self.assertEqual(list(file_local_names(lines)), ["f", "a", "b", "s", "g"])
 
     def test_a_cell_is_run_without_looking_names_up(self):
         """Names are looked up once, where a cell is made (harness/study/cell.cpp)."""
         lookup = re.compile(r"\b(strategy_named|strategy_of|parse_backend|family_named)\(|\bfind\((planners|hints)\(\)")
-        files = [path for path in sources() if path.relative_to(ROOT).parts[:2] == ("harness", "process")]
+        files = [path for path in source_files() if path.relative_to(ROOT).parts[:2] == ("harness", "process")]
         self.assertGreater(len(files), 10)
         for path in files:
             self.assertIsNone(lookup.search(path.read_text(encoding="utf-8")), path.name)
@@ -248,8 +248,8 @@ class Structure(unittest.TestCase):
         """The reader of JSON in turn is for its own folder, which compiles it once, and for tests."""
         for header, owner in SLOW_HEADERS.items():
             includes = re.compile(rf"^#include <{header}", re.MULTILINE)
-            self.assertEqual([str(path.relative_to(ROOT)) for path in sources() if includes.search(path.read_text(encoding="utf-8"))], [owner])
-        readers = {path.relative_to(ROOT).parts[:2] for path in sources() if re.search('"harness/json/(fields|document).hpp"', path.read_text(encoding="utf-8"))}
+            self.assertEqual([str(path.relative_to(ROOT)) for path in source_files() if includes.search(path.read_text(encoding="utf-8"))], [owner])
+        readers = {path.relative_to(ROOT).parts[:2] for path in source_files() if re.search('"harness/json/(fields|document).hpp"', path.read_text(encoding="utf-8"))}
         self.assertEqual({reader for reader in readers if reader[0] != "tests"}, {("harness", "json")})
 
     def test_classes_are_short(self):
@@ -261,7 +261,7 @@ class Structure(unittest.TestCase):
 
     def test_functions_are_short(self):
         found = 0
-        for path in sources():
+        for path in source_files():
             if path.relative_to(ROOT).parts[0] in LEFT_OUT_OF_LIMITS:
                 continue
             for name, first, lines, signature in functions(path.read_text(encoding="utf-8").splitlines()):

@@ -22,13 +22,13 @@ MADE_FROM = {
 ADDED = ["../validation/in_core_h200.jsonl", "../validation/h200_host_3.jsonl"]  # to h200, of kinds and precisions that it lacked
 
 
-def machine_file(name):
+def read_machine_file(name):
     return json.loads((ROOT / f"results/machines/{name}.json").read_text(encoding="utf-8"))
 
 
-def remade(tmp_path, name, records):
+def recalibrated_operators(tmp_path, name, records):
     file = tmp_path / f"{name}.json"
-    file.write_text(json.dumps(machine_file(name) | {"operators": []}), encoding="utf-8")
+    file.write_text(json.dumps(read_machine_file(name) | {"operators": []}), encoding="utf-8")
     subprocess.run([sys.executable, ROOT / "measure/operator_paces.py", "--machine", file, *(STUDY / r for r in records)],
                    check=True, stdout=subprocess.DEVNULL)
     return json.loads(file.read_text(encoding="utf-8"))["operators"]
@@ -36,11 +36,11 @@ def remade(tmp_path, name, records):
 
 @pytest.mark.parametrize("name", MADE_FROM)
 def test_a_machine_file_keeps_what_its_records_say(tmp_path, name):
-    paces = remade(tmp_path, name, MADE_FROM[name])
+    paces = recalibrated_operators(tmp_path, name, MADE_FROM[name])
     if name == "h200":
         known = [{**pace, "percent": 0} for pace in paces]
-        paces += [pace for pace in remade(tmp_path, name, ADDED) if {**pace, "percent": 0} not in known]
-    kept = machine_file(name)["operators"]
+        paces += [pace for pace in recalibrated_operators(tmp_path, name, ADDED) if {**pace, "percent": 0} not in known]
+    kept = read_machine_file(name)["operators"]
     assert paces and all(pace in kept for pace in paces)
     if name != "h100-sxm-80g":  # it has h200's for the rest
         assert len(paces) == len(kept)
@@ -70,7 +70,7 @@ def test_operators_add_up_to_an_iteration_of_them_all(tmp_path):
     twice["engines"] = [engine | {"time_ns": 2 * engine["time_ns"]} for engine in twice["engines"]]
     head = (STUDY / "best_h200.jsonl").read_text(encoding="utf-8").splitlines()[0]
     slow.write_text(f"{head}\n{json.dumps(twice)}\n", encoding="utf-8")
-    as_kept = remade(tmp_path, "h200", ["best_h200.jsonl"])
-    doubled = remade(tmp_path, "h200", [slow])
+    as_kept = recalibrated_operators(tmp_path, "h200", ["best_h200.jsonl"])
+    doubled = recalibrated_operators(tmp_path, "h200", [slow])
     of_resnet = [pace for pace in doubled if pace["kind"] == "batch_norm"]
     assert of_resnet and all(pace in as_kept for pace in of_resnet)

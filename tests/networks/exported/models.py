@@ -12,45 +12,45 @@ from torch import nn
 IMAGES = 32
 
 
-def images(name, **changes):
+def image_model(name, **changes):
     return getattr(torchvision.models, name)(**changes), (torch.randn(IMAGES, 3, 224, 224),)
 
 
 def alexnet():
-    return images("alexnet", dropout=0.0)
+    return image_model("alexnet", dropout=0.0)
 
 
 def vgg16():
-    return images("vgg16", dropout=0.0)
+    return image_model("vgg16", dropout=0.0)
 
 
 def resnet50():
-    return images("resnet50")
+    return image_model("resnet50")
 
 
 def densenet121():
-    return images("densenet121")
+    return image_model("densenet121")
 
 
 def mobilenet_v2():
-    return images("mobilenet_v2")
+    return image_model("mobilenet_v2")
 
 
 def convnext_t():
-    return images("convnext_tiny")
+    return image_model("convnext_tiny")
 
 
 def vit_b_16():
-    return images("vit_b_16")
+    return image_model("vit_b_16")
 
 
 def swin_t():
-    return images("swin_t")
+    return image_model("swin_t")
 
 
 # --- a U-Net for pictures of 256 x 256, two classes a pixel ---
 
-def doubled(channels, filters):
+def two_convolutions(channels, filters):
     def one(before):
         return [nn.Conv2d(before, filters, 3, padding=1, bias=False), nn.BatchNorm2d(filters), nn.ReLU()]
 
@@ -60,9 +60,9 @@ def doubled(channels, filters):
 class UNet(nn.Module):
     def __init__(self, widths=(64, 128, 256, 512, 1024), classes=2):
         super().__init__()
-        self.down = nn.ModuleList(doubled(a, b) for a, b in zip((3, *widths), widths))
+        self.down = nn.ModuleList(two_convolutions(a, b) for a, b in zip((3, *widths), widths))
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in zip(widths, widths[1:]))
-        self.merge = nn.ModuleList(doubled(b, a) for a, b in zip(widths, widths[1:]))
+        self.merge = nn.ModuleList(two_convolutions(b, a) for a, b in zip(widths, widths[1:]))
         self.head = nn.Conv2d(widths[0], classes, 1)
 
     def forward(self, x):
