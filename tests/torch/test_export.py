@@ -576,7 +576,7 @@ def test_attention_is_one_operator_without_a_matrix_of_places(export, form, mode
     assert done.returncode == 0, done.stderr
     found = [op["label"] for op in graph["ops"] if "scaled_dot_product" in op.get("label", "")]
     assert found == [f"_scaled_dot_product_{kind}_attention", f"_scaled_dot_product_{kind}_attention_backward"]
-    rows = [t for t in graph["tensors"] if liveness.size_of(t) == 4 * 4 * 128 * 128 * liveness.SIZES[t.get("type", "f32")]]
+    rows = [t for t in graph["tensors"] if liveness.tensor_bytes(t) == 4 * 4 * 128 * 128 * liveness.SIZES[t.get("type", "f32")]]
     assert not rows  # batch x heads x places x places
 
 
@@ -593,7 +593,7 @@ def test_attention_is_plain_with_a_mask_that_fused_kernels_do_not_take(export, m
     assert done.returncode == 0, done.stderr
     labels = [op["label"] for op in graph["ops"]]
     assert not any("scaled_dot_product" in label for label in labels) and labels.count("bmm") == 6
-    rows = [t for t in graph["tensors"] if liveness.size_of(t) >= 4 * 4 * 128 * 128 * 4]
+    rows = [t for t in graph["tensors"] if liveness.tensor_bytes(t) >= 4 * 4 * 128 * 128 * 4]
     assert rows  # batch x heads x places x places
 
 
@@ -614,7 +614,7 @@ def test_a_product_that_is_doubled_is_added_by_a_kernel_of_its_own(export):
 
 def test_logits_are_not_kept_in_float32(export):
     _, graph = export("attends")
-    wide = [t for t in graph["tensors"] if liveness.size_of(t) >= 4 * 127 * 1000 * 4]
+    wide = [t for t in graph["tensors"] if liveness.tensor_bytes(t) >= 4 * 127 * 1000 * 4]
     assert not wide, wide
 
 
@@ -637,7 +637,7 @@ def test_frozen_parameters_have_no_gradients(export):
 @pytest.mark.parametrize("step", ["foreach", "fused", "each"])
 def test_the_optimizer_adds_states_and_a_step(export, optimizer, states, step):
     _, graph = export("halves", "--optimizer", optimizer, "--step", step)
-    size = {use: sum(liveness.size_of(t) for t in graph["tensors"] if t["use"] == use) for use in ("parameter", "state")}
+    size = {use: sum(liveness.tensor_bytes(t) for t in graph["tensors"] if t["use"] == use) for use in ("parameter", "state")}
     assert size["state"] == states * size["parameter"]
     steps = [op for op in graph["ops"] if op["label"].startswith(f"{optimizer} ")]
     assert len(steps) == (0 if optimizer == "none" else 6 if step == "each" else 1)
@@ -698,7 +698,7 @@ def test_causal_attention_multiplies_half(export):
 def test_convolutions_without_channels_last_are_copied(export, model, copied):
     _, graph = export(model)
     (forward,) = [op for op in graph["ops"] if op["label"] == "convolution" and op["name"].startswith("1:")]
-    size = {t["name"]: liveness.size_of(t) for t in graph["tensors"]}
+    size = {t["name"]: liveness.tensor_bytes(t) for t in graph["tensors"]}
     touched = sum(size[name] for name in forward["in"] + forward["out"] if not name.endswith("bias"))
     assert forward.get("workspace_bytes", 0) == (touched if copied else 0)
 
@@ -721,7 +721,7 @@ def test_what_convolutions_want_with_channels_last_is_copied_once_and_saved(expo
 
 def test_the_gradient_of_the_last_convolution_is_copied_where_it_lies_as_traced(export):
     _, graph = export("ends")
-    size = {t["name"]: liveness.size_of(t) for t in graph["tensors"]}
+    size = {t["name"]: liveness.tensor_bytes(t) for t in graph["tensors"]}
     last, first = [op for op in graph["ops"] if op["label"] == "convolution_backward"]
     (gradient,) = [name for name in last["in"] if "where" in name]
     assert last["workspace_bytes"] == size[gradient] and "workspace_bytes" not in first
