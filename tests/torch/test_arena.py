@@ -145,6 +145,19 @@ def test_points_count_where_nobody_else_allocates_as_much_as_a_mark(monkeypatch,
     assert told[0]["enabled"] is None and not placing.marks()
 
 
+def test_requests_of_the_two_passes_are_told_from_others():
+    found = arena.Arena(torch.device("cuda", 0), 2**30)
+    assert found.requests_of_passes() is None
+    found.points = [placing.FORWARD[0], 7, placing.FORWARD[1], placing.BACKWARD[0], 8, placing.BACKWARD[1]]
+    in_forward, in_backward = [(True, 1, 40, 0), (True, 2, 10, 1)], [(True, 4, 60, 4)]
+    between, after = [(True, 3, 5, 2), (False, 3, 5, 2), (True, 5, 6, 2)], [(True, 6, 7, 5), (False, 6, 7, 5)]
+    freed = [(False, 1, 40, 4), (False, 5, 6, 4)]
+    found.requests = [(True, 0, 9, -1), (False, 0, 9, -1), *in_forward, *between, *in_backward, *freed, *after, (False, 2, 10, 5), (False, 4, 60, 5)]
+    assert found.requests_of_passes() == ([*in_forward, *in_backward, freed[0], (False, 2, 10, 5), (False, 4, 60, 5)], 9)
+    found.points *= 2
+    assert found.requests_of_passes() is None
+
+
 def test_free_memory_is_that_of_the_stream_outside_pools_of_graphs(monkeypatch):
     def segment(address, size, stream=0, **others):
         blocks = [{"address": address, "size": 4, "state": "active_allocated"}, {"address": address + 4, "size": size - 4, "state": "inactive"}]

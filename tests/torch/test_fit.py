@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import umbench.torch as umt  # noqa: E402
-from umbench.torch import chunks, micro, planner, private  # noqa: E402
+from umbench.torch import chunks, micro, placing, planner, private  # noqa: E402
 from umbench.torch.bench import models  # noqa: E402
 
 try:
@@ -93,12 +93,12 @@ def trained(model, inputs):
     return loss.detach()
 
 
-def fitted(model, inputs, part_of_peak, tier="pinned", backend="aot_eager"):
+def fitted(model, inputs, part_of_peak, tier="pinned", backend="aot_eager", **options):
     """`model` under the peak of PyTorch's own choice, by `part_of_peak`; the budget that this is."""
     probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", effort=0.003)
     trained(probe, inputs)
     budget = int(probe.plan.unplanned["peak"] * part_of_peak)
-    return umt.fit(model, budget=budget, tier=tier, backend=backend, effort=0.01), budget
+    return umt.fit(model, budget=budget, tier=tier, backend=backend, effort=0.01, **options), budget
 
 
 @pytest.mark.parametrize("share", (1.05, 0.7))
@@ -140,14 +140,18 @@ class Halved(nn.Module):
 @pytest.mark.parametrize("device, batch, part_of_peak, size", [
     ("cpu", 4, 0.9, (1, 32, 2, 101, 48)),
     pytest.param("cuda", 32, 0.75, (4, 512, 8, 8192, 256), marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))])
-def test_gradients_by_inductor_are_no_further_from_float32_than_without_a_plan(device, batch, part_of_peak, size):
+def test_gradients_by_inductor_are_no_further_from_float32_than_without_a_plan(device, batch, part_of_peak, size, monkeypatch):
+    points = []
+    monkeypatch.setattr(placing, "at_point", points.append)
     torch.manual_seed(0)
     exact, x = models.GPT2(*size).to(device), torch.randint(size[3], (batch, size[4]), device=device)
     plain, model = Halved(copy.deepcopy(exact)), Halved(copy.deepcopy(exact))
     nn.functional.cross_entropy(exact(x).flatten(0, 1), x.flatten()).backward()
     trained(torch.compile(plain), (x,))
-    model, _ = fitted(model, (x,), part_of_peak, backend="inductor")
+    model, _ = fitted(model, (x,), part_of_peak, backend="inductor", cuda_graphs=True)
     trained(model, (x,))
+    assert points == [*placing.FORWARD, *placing.BACKWARD]
+    assert device == "cuda" or "launched: the model is on the CPU" in str(model.plan)
 
     def off(halved):
         return sum((own.grad - other.grad).square().sum() for own, other in zip(halved.body.parameters(), exact.parameters())).sqrt()
@@ -301,6 +305,8 @@ def test_refuses_in_one_line():
     assert "'pinned', 'managed'" in refusal(lambda: umt.fit(model, budget="1GiB", tier="disk"))
     assert "one GPU" in refusal(lambda: umt.fit(nn.DataParallel(model), budget="1GiB"))
     assert "'inductor', 'aot_eager'" in refusal(lambda: umt.fit(model, budget="1GiB", backend="eager"))
+    for options in ({"backend": "aot_eager"}, {"tier": "managed"}, {"micro_batches": 2}):
+        assert "cuda_graphs=True takes" in refusal(lambda: umt.fit(model, budget="1GiB", cuda_graphs=True, **options))
     for parts in (0, 1.5, "many", True):
         assert "whole number" in refusal(lambda: umt.fit(model, budget="1GiB", micro_batches=parts))
     for optimizer in ("NoSuch", torch.optim.LBFGS):

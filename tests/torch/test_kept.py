@@ -171,7 +171,7 @@ def test_the_page_says_how_well_fit_is_forecast_without_a_gpu():
 
 def test_the_page_says_what_a_step_takes_as_cuda_graphs():
     page, rows = (ROOT / "results/torch/README.md").read_text(encoding="utf-8"), {row["model"]: row for row in kept_records("cuda_graphs_h100.jsonl")}
-    for model, told in (("unet", "on an H100, which `fit` does not use"), ("gpt2_small", "as CUDA graphs in that trial")):
+    for model, told in (("unet", "on an H100"), ("gpt2_small", "as CUDA graphs there")):
         assert f"{told}: {rows[model]['ms']:.1f} ms, launching {rows[model]['issue_ms']:.0f} |" in page
     for row in rows.values():
         assert row["under_cap"] is True and row["reserved"] <= row["budget"] and len(set(row["losses"])) > 1

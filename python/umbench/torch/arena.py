@@ -160,6 +160,24 @@ class Arena:
             self.requests, self.points = [(*request[:3], -1) for request in self.requests], []
         return True
 
+    def requests_of_passes(self):
+        """(requests of the recorded step's forward and backward pass, the most bytes that its other large tensors take at once); None if there were
+        other passes or if they are not known."""
+        ends = [number for number, point in enumerate(self.points) if point < 0]
+        if [self.points[number] for number in ends] != [*placing.FORWARD, *placing.BACKWARD]:
+            return None
+        inside, found, held, most = set(), [], 0, 0
+        for request in self.requests:
+            is_taken, key, size, point = request
+            if is_taken and (ends[0] <= point < ends[1] or ends[2] <= point < ends[3]):
+                inside.add(key)
+            if key in inside:
+                found.append(request)
+            else:
+                held += size if is_taken else -size
+                most = max(most, held)
+        return found, most
+
     def close(self):
         """Ends recording."""
         if self.recording:

@@ -171,6 +171,11 @@ def finish_copy(source, copy, slot, out):
         part.unfinished.pop(out)()
 
 
+def slots_at(address):
+    """[the slot at an address on the host]; [] if there is none."""
+    return [part for part in _slots.values() if part.address == address]
+
+
 def unfinished():
     """The slots with copies for which nothing has waited yet."""
     return [slot for slot, part in _slots.items() if part.unfinished]

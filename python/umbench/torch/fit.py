@@ -10,6 +10,7 @@ import torch
 from . import chunks, copies, micro, placing, private, refusals, rewrites, skips
 from .arena import Arena
 from .costs import RATES, costs_for, rates_of
+from .cuda_graphs import StepGraphs, allocate_workspaces
 from .operators import name_of
 from .plan import Plan, in_gib
 from .planner import NoPlan, NoRoom, ask
@@ -21,7 +22,7 @@ STATES_PER_BYTE = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "
 WITH_WORKSPACE = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # operators for which cuBLAS keeps workspaces
 
 
-def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0):
+def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0, cuda_graphs=False):
     """Compiles `model` in place and returns it. The first batch makes the plan, which is then in `model.plan`.
 
     budget: bytes of device memory for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
@@ -33,17 +34,19 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     has a plan, or a larger one that is predicted to save a tenth of the time. The model's result has to be its loss, a mean over the batch.
     statistics_of_parts: whether each part may be normalised by its own statistics.
     backend: "inductor", or "aot_eager", which compiles nothing.
+    cuda_graphs: whether steps are replayed as CUDA graphs, where launching takes longer than the kernels. Steps have to be alike, with gradients
+    set to None before each. The memory of a step is then not free between steps.
     effort: of the search; 1 takes some seconds. Equal graphs and costs have equal plans on any machine.
     Raises NoPlan with a message of one line, here or at the first batch."""
     refusals.check_model(model)
-    refusals.check_options(tier, bits, micro_batches, effort, backend)
+    refusals.check_options(tier, bits, micro_batches, effort, backend, cuda_graphs)
     states_per_byte(optimizer)
     if micro_batches != 1 and not statistics_of_parts:
         micro.refuse_batch_norms(model)
     plan = Plan(bytes_of(budget))
     if torch.cuda.is_available():
         private.configure_allocator()
-    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, bits, backend, effort), micro_batches))
+    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, bits, backend, effort, cuda_graphs), micro_batches))
     model.plan = plan
     return model
 
@@ -57,7 +60,7 @@ class Call:
     MAX_MAPPINGS = 3  # how often memory may be mapped for one plan before another plan is made
 
     def __init__(self, model, plan, planning, micro_batches):
-        self.model, self.plan, self.planning = model, plan, planning
+        self.model, self.plan, self.planning, self.graphs = model, plan, planning, planning.graphs
         self.is_auto = micro_batches == "auto"
         self.chosen = not self.is_auto
         self.counts = [micro_batches] if self.chosen else list(micro.COUNTS)  # numbers of parts of a batch; the first is in use
@@ -71,6 +74,8 @@ class Call:
         self.steps, self.plan.micro_batches, self.arena = 0, self.counts[0], None
         self.plan.settled, self.plan.within = False, None
         self.planning.close()
+        if self.graphs:
+            self.graphs.start_over()
         self.run = torch.compile(private.plain_call(self.model), backend=without_keeping(self.planning.compile), fullgraph=True, dynamic=False)
 
     def choose_count(self, inputs, keyword_inputs):
@@ -99,6 +104,10 @@ class Call:
             self.choose_count(inputs, keyword_inputs)
         if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
             self.begin_step()
+        elif self.graphs and not torch.is_grad_enabled():
+            self.graphs.drop()  # an evaluation needs the memory
+        elif self.graphs and self.plan.within and self.arena is not None and self.graphs.begin_step(self.arena, self.model):
+            return self.run_once(inputs, keyword_inputs)
         elif self.arena is not None and torch.is_grad_enabled():
             self.arena.remap_if_needed()
             if self.arena.has_stopped_placing():
@@ -199,15 +208,6 @@ class Call:
             self.plan.settle(self.plan.measured["reserved"])
 
 
-def allocate_workspaces(device):
-    """Makes cuBLAS allocate its workspaces in the threads of both passes, so that they are measured."""
-    for kind in (torch.float32, torch.bfloat16):
-        a = torch.ones(16, 16, device=device, dtype=kind, requires_grad=True)
-        with torch.enable_grad():
-            torch.autograd.backward((a @ a).sum(), inputs=[a])
-    torch.cuda.synchronize(device)
-
-
 def bytes_of(budget):
     """Parses a budget such as "24GiB", "512 MB" or a number to bytes."""
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
@@ -234,7 +234,8 @@ def close_all(slabs):
 class Planning:
     """Compiles the graphs that Dynamo finds, each with a plan."""
 
-    def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
+    def __init__(self, model, plan, optimizer, tier, bits, backend, effort, cuda_graphs=False):
+        self.graphs = StepGraphs(plan) if cuda_graphs else None
         self.bits = bits
         self.shares, self.costs, self.slabs = 1, None, []
         self.allocated = self.workspaces = self.states = 0  # bytes before the first plan: all but workspaces, workspaces, the optimizer's states
@@ -253,6 +254,8 @@ class Planning:
         """Compiles Dynamo's graph. Its losses are cut into the smallest number of shares for which there is a plan. No more shares are tried
         where these need no less memory."""
         refusals.check_graph(graph.graph)
+        if self.graphs:
+            self.graphs.drop()
         if not self.allocated and self.on_gpu():
             self.measure_allocated()
         least = math.inf
@@ -275,7 +278,8 @@ class Planning:
         self.states = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
 
     def compile_shares(self, graph, inputs):
-        return private.compile_graph(chunks.cut_losses(graph, self.shares), inputs, without_keeping(self.partition), self.backend)
+        return private.compile_graph(chunks.cut_losses(graph, self.shares), inputs, without_keeping(self.partition), self.backend,
+                                     self.graphs and self.graphs.wrapped)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -312,6 +316,9 @@ class Planning:
         if self.only_plans:
             raise micro.PlanMade(f"planned in {seconds:.1f} s")
         self.plan.plans += 1
+        if self.graphs:
+            self.graphs.results, self.graphs.workspace = num_fwd_outputs, self.workspaces // 2 if has_matrix_products(step) else 0
+            self.plan.launched_because = "" if on_gpu else "the model is on the CPU"
         forward, backward = private.split_saving(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
         if self.plan.offloaded:

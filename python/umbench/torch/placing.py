@@ -9,6 +9,7 @@ import torch
 
 from . import private
 
+FORWARD, BACKWARD = (-4, -3), (-2, -1)  # numbers of the points where each pass begins and ends
 MARK = 7  # bytes: an allocation of this size is a mark of before() among the allocator's events
 
 _follower = None  # the Marks or Holds whose at() before() calls
@@ -20,6 +21,12 @@ def before(point):
 
 
 ignored = before
+
+
+def at_point(point):
+    """A pass begins or ends."""
+    if point in called_at:
+        before(point)
 
 
 def follow(follower):
@@ -44,7 +51,7 @@ def marks():
 class Marks:
     """A follower that marks the points of a step among the allocator's events. `points`: numbers of the points, in order."""
 
-    called_at = range(2**62)  # all allocations
+    called_at = range(FORWARD[0], 2**62)  # all points
 
     def __init__(self):
         self.points = []

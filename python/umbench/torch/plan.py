@@ -21,6 +21,7 @@ class Plan:
     chunks: the number of shares of the loss. micro_batches: the number of parts of a batch.
     plans: the number of plans so far. seconds: the time of all planning so far.
     unforeseen: {shares of the loss: bytes by which a measured peak exceeded its prediction}.
+    is_replayed: whether steps are replayed as CUDA graphs now. launched_because: why they never will be; "" if they may be.
     settled: whether the plan is final. If so, reserved: bytes that PyTorch reserves; within: whether these are within the budget."""
 
     def __init__(self, budget):
@@ -29,6 +30,7 @@ class Plan:
         self.saved, self.offloaded, self.recomputed, self.modules, self.differences = [], [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
         self.reserved = self.within = None
+        self.is_replayed, self.launched_because = False, ""
         self.tried = []  # (predicted, measured) peaks in bytes
         self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
         self.bound = 0  # lower bound of the peaks of all plans, in bytes
@@ -100,6 +102,8 @@ class Plan:
             lines.append(f"  measured peak {in_gib(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer, while allocations were noted" + (f", after {self.plans} plans" if self.plans > 1 else ""))
         if self.settled:
             lines.append(f"  PyTorch reserves {in_gib(self.reserved)}, " + ("within the budget" if self.within else "a hard cap at the budget may fail"))
+        if self.is_replayed or self.launched_because:
+            lines.append("  steps are replayed as CUDA graphs" if self.is_replayed else f"  steps are launched: {self.launched_because}")
         if self.micro_batches > 1:
             lines.append(f"  each batch is computed in {self.micro_batches} parts; times are of one part")
         if self.chunks > 1:

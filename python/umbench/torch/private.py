@@ -40,7 +40,7 @@ USED = {
     "torch.nn.parallel": ("DistributedDataParallel._active_ddp_module",),
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
-    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_cuda_getCurrentRawStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
+    "torch._C": ("_cuda_clearCublasWorkspaces", "_construct_storage_from_data_pointer", "_storage_Use_Count", "_cuda_memoryStats", "_cuda_setStream", "_cuda_getCurrentRawStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
                  "_cuda_isHistoryEnabled", "_cuda_cudaCachingAllocator_raw_alloc", "_cuda_cudaCachingAllocator_raw_delete"),
 }
 # Settings of the caching allocator, with which it maps pages of 12 MiB, its smallest, and gives back empty ones.
@@ -126,8 +126,9 @@ def split_saving(joint, inputs, saved_names, **kwargs):
         partitioners.choose_saved_values_set = kept
 
 
-def compile_graph(graph, inputs, partition, backend):
-    """The callable that `backend` ("inductor" or "aot_eager") makes of Dynamo's graph, split by `partition`."""
+def compile_graph(graph, inputs, partition, backend, wrapped=None):
+    """The callable that `backend` ("inductor" or "aot_eager") makes of Dynamo's graph, split by `partition`. Each compiled pass runs as
+    wrapped(function of a list of inputs, is_backward), as cuda_graphs.StepGraphs has it."""
     from torch._functorch import config
     from torch._inductor import config as inductor
 
@@ -143,9 +144,32 @@ def compile_graph(graph, inputs, partition, backend):
         call_directly("copies", ("copy_out", "copy_back", "finish_copy"))
         call_directly("chunks", ("after_gradients", "add_product", "add_product_"))
         with traced_strides_kept(), memory_given_back(), stored_as_marked(), calls_before_allocations(), single_device_guard():
-            return compile_fx(graph, inputs, config_patches={
+            return compile_fx(graph, inputs, inner_compile=wrapping(wrapped), config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # leaves out checks, since launching dominates small kernels
+
+
+def wrapping(wrapped):
+    """Inductor's compiler of a pass, whose result runs as `wrapped` makes it."""
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    def compile_pass(module, examples, **named):
+        made = compile_fx_inner(module, examples, **named)
+        if wrapped and not named.get("is_inference"):
+            made.current_callable = wrapped(made.current_callable, bool(named.get("is_backward")))
+        return made
+
+    return compile_pass
+
+
+def storage_at(address, device, size):
+    """A storage of memory on a GPU that does not keep the memory alive."""
+    return torch._C._construct_storage_from_data_pointer(address, device, size)
+
+
+def uses_of(storage):
+    """The number of tensors, and of Python's objects, that use a storage."""
+    return torch._C._storage_Use_Count(storage._cdata)
 
 
 def compile_kernel(module, examples):

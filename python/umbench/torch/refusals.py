@@ -32,7 +32,7 @@ def check_caller():
         raise NoPlan("the model runs within DistributedDataParallel: fit plans for one GPU")
 
 
-def check_options(tier, bits, micro_batches, effort, backend):
+def check_options(tier, bits, micro_batches, effort, backend, cuda_graphs=False):
     if not is_number(effort) or not 0 < effort <= MAX_EFFORT:
         raise NoPlan(f"effort={effort!r} is not above 0 and at most {MAX_EFFORT}")
     if tier not in TIERS:
@@ -45,6 +45,8 @@ def check_options(tier, bits, micro_batches, effort, backend):
         raise NoPlan(f"micro_batches={micro_batches!r} is neither 'auto' nor a whole number from 1")
     if bits == "same" and micro_batches != 1:
         raise NoPlan("a batch in parts adds up gradients in another order; give bits='rounding' or micro_batches=1")
+    if cuda_graphs and (backend != "inductor" or tier == "managed" or micro_batches != 1):
+        raise NoPlan("cuda_graphs=True takes backend='inductor', tier='pinned' or None, and micro_batches=1")
 
 
 def is_number(value):

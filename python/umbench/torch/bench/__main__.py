@@ -25,6 +25,7 @@ def main():
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
     parser.add_argument("--cells", nargs="*", type=parse_cell, default=[], help="MODEL/RATIO or MODEL/RATIO/TIER of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
     parser.add_argument("--parts", type=parse_micro_batches, default="1", help="micro batches of fitted cells, or auto (1)")
+    parser.add_argument("--cuda-graphs", action="store_true", help="fitted cells replay their steps as CUDA graphs")
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
     parser.add_argument("--blocks", nargs="*", type=float, default=[], help="numbers N: one of every N blocks is checkpointed")
@@ -34,7 +35,7 @@ def main():
     parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed, and others are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    bench, began, waiting = Bench(options.out, known_peaks(options), options.parts), time.monotonic(), specs_of(options)
+    bench, began, waiting = Bench(options.out, known_peaks(options), options.parts, options.cuda_graphs), time.monotonic(), specs_of(options)
     while waiting and time.monotonic() - began < options.seconds:
         specs = bench.having_known_budgets(waiting[:options.at_once])
         waiting = [spec for spec in waiting if spec not in specs]
@@ -90,8 +91,8 @@ def known_peaks(options):
 class Bench:
     """Measures cells and appends their rows to a file. Plain cells are kept to be timed next to others. `peaks` is {model: bytes}."""
 
-    def __init__(self, out, peaks, parts="1"):
-        self.out, self.peaks, self.parts, self.plain, self.rows = out, dict(peaks), parts, {}, []
+    def __init__(self, out, peaks, parts="1", cuda_graphs=False):
+        self.out, self.peaks, self.parts, self.cuda_graphs, self.plain, self.rows = out, dict(peaks), parts, cuda_graphs, {}, []
 
     def having_known_budgets(self, specs):
         """Those of the specs whose budgets are known; all if none is. The budget of a fitted cell is known once its plain cell was measured."""
@@ -101,7 +102,7 @@ class Bench:
     def measure(self, specs, wait_s, gpu_number=None):
         """Compiles the cells of `specs` at the same time, for at most `wait_s` seconds, then measures one after the other."""
         gpu_number = gpu_number or gpu_numbers()[0]
-        cells = [Cell(spec, self.value_of(spec), gpu_number, self.parts) for spec in specs]
+        cells = [Cell(spec, self.value_of(spec), gpu_number, self.parts, self.cuda_graphs) for spec in specs]
         deadline = time.monotonic() + wait_s
         for cell in cells:
             cell.wait_until_compiled(deadline)

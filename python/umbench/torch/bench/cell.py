@@ -36,6 +36,7 @@ def main():
     parser.add_argument("--batch", type=int)
     parser.add_argument("--tier", choices=("pinned", "managed", "none"), default="pinned")
     parser.add_argument("--parts", default="1")
+    parser.add_argument("--cuda-graphs", action="store_true")
     options = parser.parse_args()
     answers = sys.stdout
     sys.stdout = sys.stderr  # PyTorch also prints to standard output
@@ -85,6 +86,8 @@ class Training:
                       "kernels_again": sum(len(again) for *_, again in plan.modules.values())}
         for _ in range(3):
             self.step()
+        if plan is not None:
+            found |= {"replayed": plan.is_replayed, "launched_because": plan.launched_because}
         gc.collect()
         gc.freeze()
         torch.cuda.synchronize()
@@ -110,25 +113,27 @@ class Training:
 
     def measure_times(self):
         """{"ms": of the forward and backward pass of each step, "peak", "reserved"}. The peak is that of the second step if pieces of memory are
-        held; then "holds" and "laid" count these pieces and the mappings of memory."""
+        held or steps are replayed; then "holds" and "laid" count these pieces and the mappings of memory."""
         steps = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
         arena = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
         placing = {"holds": len(arena.holds or ()), "laid": arena.mappings} if arena is not None else {}
-        if placing.get("holds"):
+        if placing.get("holds") or self.plan is not None and self.plan.is_replayed:
             self.peak = self.plan.measured["peak"]
         return placing | {"ms": [begin.elapsed_time(end) for begin, end, _ in steps], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
     def profile(self):
-        """The times of gpu_events.measure_step() and issue_ms, the CPU time to launch a step on an idle GPU. With a plan also `alive`, the blocks in
-        memory at the peak."""
+        """The times of gpu_events.measure_step() and issue_ms, the CPU time to launch a step on an idle GPU. With a plan whose steps
+        are launched also `alive`, the blocks in memory at the peak."""
         issue_s = []
         for _ in range(5):
             torch.cuda.synchronize()
             issue_s.append(self.step()[2])
         found = gpu_events.measure_step(self.step) | {"issue_ms": 1e3 * sorted(issue_s)[2]}
-        return found | ({"alive": gpu_events.alive_at_peak(self.step)} if self.plan is not None else {})
+        if self.plan is None or self.plan.is_replayed:
+            return found
+        return found | {"alive": gpu_events.alive_at_peak(self.step)}
 
     def run_under_caps(self):
         """Runs steps under a hard cap at the budget, and under a cap 3 % below their measured peak, where they should fail. The plan does not
@@ -145,6 +150,8 @@ class Training:
             found["under_cap"] = run_steps(self.step, STEPS_UNDER_CAP)
             steps = STEPS_UNDER_CAP if found["under_cap"] is True else max(1, found["under_cap"])
             found |= {"ms_under_cap": 1e3 * (time.monotonic() - began) / steps, "reserved_under_cap": torch.cuda.max_memory_reserved()}
+            if self.plan.is_replayed:  # a replay allocates nothing that a lower cap could refuse
+                return found | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
         set_cap(0.97 * self.peak, device_bytes)
         found["fails_below"] = run_steps(self.step, 3) is not True
         return found | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
@@ -171,7 +178,7 @@ def compile_model(model, optimizer, options):
         import umbench.torch
 
         return umbench.torch.fit(model, budget=int(options.value), optimizer=optimizer, tier=None if options.tier == "none" else options.tier,
-                                 micro_batches=options.parts if options.parts == "auto" else int(options.parts))
+                                 micro_batches=options.parts if options.parts == "auto" else int(options.parts), cuda_graphs=options.cuda_graphs)
     if options.way == "share":
         torch._functorch.config.activation_memory_budget = options.value
     if options.way in ("blocks", "selective"):

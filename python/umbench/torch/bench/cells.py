@@ -29,11 +29,11 @@ class Cell:
     """A model under one way of saving memory, and its process. `row`: the results so far, with `error` after a failure; then the process does
     not answer."""
 
-    def __init__(self, spec, value, gpu_number, parts="1"):
+    def __init__(self, spec, value, gpu_number, parts="1", cuda_graphs=False):
         self.model, self.way, _, ratio, tier = spec
         self.row = {"model": self.model, "way": self.way, "value": value, "ratio": ratio, "tier": tier}
         command = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(value)] if value is not None else []),
-                   *(["--tier", tier] if tier else []), *(["--parts", parts] if self.way == "fit" else [])]
+                   *(["--tier", tier] if tier else []), *(["--parts", parts] if self.way == "fit" else []), *["--cuda-graphs"] * cuda_graphs]
         environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu_number}
         self.errors, self.lines = tempfile.TemporaryFile("w+"), queue.Queue()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)

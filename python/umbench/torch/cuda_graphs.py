@@ -1,0 +1,351 @@
+"""Replays the two passes of a fitted step as CUDA graphs, since the CPU may take longer to launch kernels one by one than they run.
+
+Both passes are recorded in a memory pool of their own. It is mapped in one piece, and its tensors are placed as arena.py places those of
+launched steps. A step that differs from the recorded one is launched, with the same result."""
+
+import gc
+import weakref
+
+import torch
+
+from . import copies, placing, private, steering
+from .arena import GRAIN, PAGE, Pieces
+
+MAX_RESULT = 2**20   # bytes of a result of the forward pass, since each step copies it
+MIN_LAUNCHED = 2     # successive like steps before a recording
+SMALL_BYTES = 2**22  # of the budget that are left for a pool's small allocations
+SIZES_TRIED = 3      # sizes of a pool, each a page less, since another packing may find places
+MIN_REPLAYED = 50    # after fewer replays, twice as many like steps precede the next recording
+
+
+class NotRecorded(Exception):
+    """Why a step cannot be recorded."""
+
+
+def is_on_gpu(value):
+    return isinstance(value, torch.Tensor) and value.is_cuda
+
+
+class Layout:
+    """Where an input or output of a pass lies. `kept`: the value itself; None if its memory on the GPU may be freed."""
+
+    def __init__(self, value):
+        self.is_on_gpu = is_on_gpu(value)
+        self.kept = None if self.is_on_gpu else value
+        self.address = value.data_ptr() if isinstance(value, torch.Tensor) else None
+        if self.is_on_gpu:
+            self.size, self.stride, self.dtype, self.device = tuple(value.shape), value.stride(), value.dtype, value.device
+            self.offset, storage = value.storage_offset(), value.untyped_storage()
+            self.storage_address, self.storage_bytes = storage.data_ptr(), storage.nbytes()
+
+    def tensor(self, storages):
+        """The kept value, or a tensor there that does not keep its memory. `storages`: {address: storage}, to which new ones are added."""
+        if self.kept is not None or not self.is_on_gpu:
+            return self.kept
+        if self.storage_address not in storages:
+            storages[self.storage_address] = private.storage_at(self.storage_address, self.device, self.storage_bytes)
+        return torch.empty(0, dtype=self.dtype, device=self.device).set_(storages[self.storage_address], self.offset, self.size, self.stride)
+
+
+class Pass:
+    """A compiled pass of a step. `launch`: runs its kernels for a list of inputs, which it empties. `inputs`: [(address, bytes)] of the last
+    inputs on the GPU, 0 for others. `moving`: positions of those that have changed. `recorded`: its Recording, or None."""
+
+    def __init__(self, step, launch, is_backward):
+        self.step, self.launch, self.is_backward = weakref.ref(step), launch, is_backward
+        self.inputs, self.moving, self.recorded = [], set(), None
+        self.begins, self.ends = placing.BACKWARD if is_backward else placing.FORWARD
+
+    def __call__(self, inputs):
+        step = self.step()
+        return step.run(self, inputs) if step else self.launch(inputs)
+
+    def launch_between_points(self, inputs):
+        before, self.inputs = self.inputs, [(each.data_ptr(), each.numel() * each.element_size()) if is_on_gpu(each) else 0 for each in inputs]
+        self.moving |= {i for i, (was, now) in enumerate(zip(before, self.inputs)) if was != now}
+        placing.at_point(self.begins)
+        made = self.launch(inputs)
+        placing.at_point(self.ends)
+        return made
+
+
+class Recording:
+    """A recorded pass. `addresses`: of its inputs; None for what is no tensor. `copied`: {position of an input: tensor to which each replay
+    copies it}. `outputs`: of each replay; those at the positions `pooled` lie in the pool."""
+
+    def __init__(self, graph, addresses, copied, outputs, pooled):
+        self.graph, self.addresses, self.copied, self.outputs, self.pooled = graph, addresses, copied, outputs, frozenset(pooled)
+        storages = {outputs[i].untyped_storage().data_ptr(): outputs[i].untyped_storage() for i in pooled}
+        self.uses = [(storage, private.uses_of(storage)) for storage in storages.values()]  # those of the recording itself
+
+    def accepts(self, inputs):
+        """Whether the inputs lie where the recorded ones did, apart from those that are copied."""
+        return all(address is None or i in self.copied or each.data_ptr() == address for i, (each, address) in enumerate(zip(inputs, self.addresses)))
+
+    def is_in_use(self):
+        """Whether outputs of an earlier replay are alive."""
+        return any(private.uses_of(storage) > own for storage, own in self.uses)
+
+    def replay(self, inputs):
+        for i, own in self.copied.items():
+            own.copy_(inputs[i])
+        inputs.clear()
+        self.graph.replay()
+        return [each if is_on_gpu(each) and i not in self.pooled or not isinstance(each, torch.Tensor) else each.detach() for i, each in enumerate(self.outputs)]
+
+
+class StepGraphs:
+    """The CUDA graphs of one model's step. `plan`: its Plan. `results`: the number of the forward pass's outputs that are not saved. `workspace`: bytes that
+    cuBLAS needs in each pass. `state`: "launched", "recording" or "replayed"."""
+
+    def __init__(self, plan):
+        self.plan, self.stream, self.workspace, self.lacks_workspaces = plan, None, 0, False
+        self.start_over()
+
+    def start_over(self):
+        """Forgets the passes of an earlier plan."""
+        self.passes, self.results, self.runs = [], 0, [0, 0]
+        self.like_steps, self.like_steps_needed, self.replays = 0, MIN_LAUNCHED, 0
+        self._set_state("launched")
+
+    def wrapped(self, launch, is_backward):
+        """The function that runs a compiled pass."""
+        self.passes.append(Pass(self, launch, is_backward))
+        return self.passes[-1]
+
+    @torch.no_grad()
+    def run(self, which, inputs):
+        """Launches, records or replays a pass. Returns its outputs."""
+        self.runs[which.is_backward] += 1
+        if self.state == "recording" and which.recorded is None:
+            return self._record(which, inputs)
+        if self.state == "replayed":
+            if which.recorded and which.recorded.accepts(inputs) and not self._would_overwrite(which):
+                return self._replay(which, inputs)
+            if not which.is_backward:
+                self.drop()
+        return which.launch_between_points(inputs)
+
+    def begin_step(self, arena, model):
+        """Notes that a training step begins. Returns whether its tensors will lie in the pool; otherwise the arena places them."""
+        runs, self.runs = self.runs, [0, 0]
+        if self.state == "replayed":
+            return True
+        if self.state == "recording":
+            self.drop()  # the backward pass never ran
+        self._restore_workspaces()
+        if self.plan.launched_because:
+            return False
+        is_alike = runs == [1, 1] and all(parameter.grad is None for parameter in model.parameters())
+        self.like_steps = self.like_steps + 1 if is_alike else 0
+        if self.like_steps < self.like_steps_needed:
+            return False
+        self.like_steps = 0
+        try:
+            self._begin_recording(arena, model)
+        except NotRecorded as error:
+            self.plan.launched_because = str(error)
+            self._restore_workspaces()
+        return self.state == "recording"
+
+    def drop(self):
+        """Frees the pool, unless a backward pass waits for tensors there. Steps are launched from then on, and later recorded again."""
+        if self.state == "launched" or any(each.recorded.is_in_use() for each in self.passes if each.recorded and not each.is_backward):
+            return
+        placing.follow(None)
+        torch.cuda.synchronize(self.device)
+        for each in self.passes:
+            each.recorded = None
+        self.like_steps_needed = MIN_LAUNCHED if self.replays >= MIN_REPLAYED else 2 * self.like_steps_needed
+        self.like_steps, self.lacks_workspaces = 0, self.workspace > 0
+        self._set_state("launched")
+        private.free_workspaces()
+        torch.cuda.empty_cache()
+
+    def _set_state(self, state):
+        self.state, self.plan.is_replayed = state, state == "replayed"
+
+    def _would_overwrite(self, which):
+        """Whether a replay of the pass would overwrite tensors of an earlier step that are in use."""
+        return any(each.recorded.is_in_use() for each in self.passes if each.recorded and (each.is_backward or not which.is_backward))
+
+    def _restore_workspaces(self):
+        if self.lacks_workspaces:
+            allocate_workspaces(self.device)
+            self.lacks_workspaces = False
+
+    def _begin_recording(self, arena, model):
+        """Finds places in the pool for the tensors of both passes. Raises NotRecorded if there are none."""
+        split = arena.requests_of_passes()
+        self.passes.sort(key=lambda each: each.is_backward)
+        if [each.is_backward for each in self.passes] != [False, True] or split is None:
+            raise NotRecorded("a step is more than one forward and one backward pass")
+        requests, outside = split
+        self.arena, self.device, forward = arena, arena.device, self.passes[0]
+        self.steady = {each.data_ptr() for each in [*model.parameters(), *model.buffers()]}
+        self.steady |= {each[0] for i, each in enumerate(forward.inputs) if each and i not in forward.moving}
+        copied_bytes = [each[1] for each in forward.inputs if each and each[0] not in self.steady]
+        placing.follow(None)
+        gc.collect()
+        torch.cuda.synchronize(self.device)
+        if self.workspace:
+            private.free_workspaces()
+            self.lacks_workspaces = True
+        torch.cuda.empty_cache()
+        requests = with_own_tensors(requests, self.workspace, copied_bytes, *map(arena.points.index, (placing.FORWARD[1], placing.BACKWARD[0])))
+        pages, changes = self._find_holds(requests, (arena.room() - outside - SMALL_BYTES) // PAGE)
+        self.stream = self.stream or torch.cuda.Stream(self.device)
+        self.pages, self.pool, self.slots = pages, torch.cuda.graph_pool_handle(), []
+        self.holds = placing.Holds(arena.points, changes, self.stream.cuda_stream)
+        self._set_state("recording")
+
+    def _find_holds(self, requests, most_pages):
+        """(pages of the pool, the changes of held pieces with which the requests find room there). Raises NotRecorded if there are none."""
+        for pages in range(most_pages, max(0, most_pages - SIZES_TRIED), -1):
+            changes, lacking = steering.find_holds(requests, Pieces([(pages * PAGE, 2**40)]), 0, pages * PAGE)
+            if changes is not None:
+                return pages, changes
+            if lacking:
+                break
+        raise NotRecorded(f"no places are found for the tensors in a pool of {most_pages * PAGE >> 20} MiB")
+
+    def _record(self, which, inputs):
+        """Records a pass and replays it. If it cannot be recorded, launches it."""
+        layouts = [Layout(each) for each in inputs]
+        try:
+            graph, copied, outputs = self._capture(which, inputs, layouts)
+        except Exception as error:  # noqa: BLE001  kernels that cannot be recorded raise errors of many types
+            self.plan.launched_because = f"a pass cannot be recorded: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+            return self._launch_instead(which, layouts)
+        for i, own in copied.items():
+            own.copy_(layouts[i].kept)
+        graph.replay()
+        keep = self._keep_backward if which.is_backward else self._keep_forward
+        return keep(which, graph, [layout.address for layout in layouts], copied, outputs)
+
+    def _launch_instead(self, which, layouts):
+        placing.follow(None)
+        if not which.is_backward:
+            self.drop()
+            if self.arena.map_memory():
+                self.arena.begin()
+        storages = {}
+        made = which.launch_between_points([layout.tensor(storages) for layout in layouts])
+        if which.is_backward:
+            torch.cuda.synchronize(self.device)
+            self.drop()
+        return made
+
+    def _capture(self, which, inputs, layouts):
+        """(CUDA graph, {position: own tensor for an input}, outputs) of a pass. Keeps the inputs that are not in the pool in `layouts`."""
+        if which.is_backward and not self.saved <= {layout.address for layout in layouts}:
+            raise NotRecorded("tensors of another forward pass are given")
+        saved, steady = (self.saved, self.known) if which.is_backward else ((), self.steady)
+        for i, layout in enumerate(layouts):
+            if layout.address not in saved:
+                layout.kept = inputs[i]
+        moved = [i for i, layout in enumerate(layouts) if layout.is_on_gpu and layout.address not in saved and layout.address not in steady]
+        torch.cuda.synchronize(self.device)
+        graph, copied = torch.cuda.CUDAGraph(), {}
+        with torch.cuda.stream(self.stream):
+            graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+            try:
+                if which.is_backward:
+                    placing.at_point(which.begins)
+                else:
+                    map_pages(self.pages, self.device)
+                for i in moved:
+                    inputs[i] = copied[i] = torch.empty_like(layouts[i].kept)
+                    if copied[i].stride() != layouts[i].stride:
+                        raise NotRecorded("elements of an input overlap or have gaps")
+                if self.workspace:
+                    use_cublas(self.device)  # after the copies, which its results would overwrite in each replay
+                if not which.is_backward:
+                    placing.follow(self.holds)
+                    self.holds.begin()
+                    placing.at_point(which.begins)
+                outputs = list(which.launch(inputs))
+                placing.at_point(which.ends)
+            finally:
+                graph.capture_end()
+                private.free_workspaces()  # the other pass may use that memory
+        return graph, copied, outputs
+
+    def _keep_forward(self, which, graph, addresses, copied, outputs):
+        """Keeps the recorded forward pass. Returns its outputs; the backward pass frees those that are saved."""
+        self.known = {each.data_ptr() for each in copied.values()} | set(addresses)
+        pooled = [i for i, each in enumerate(outputs) if is_on_gpu(each) and each.data_ptr() not in self.known]
+        self.saved = {outputs[i].data_ptr() for i in pooled if i >= self.results}
+        storages, without_memory = {}, list(outputs)
+        for i in pooled:
+            without_memory[i] = Layout(outputs[i]).tensor(storages)
+        del storages
+        which.recorded = Recording(graph, addresses, copied, without_memory, pooled)
+        self.slots = [(i, slot) for i, each in enumerate(outputs) if isinstance(each, torch.Tensor) and not is_on_gpu(each) for slot in copies.slots_at(each.data_ptr())]
+        if any(outputs[i].numel() * outputs[i].element_size() > MAX_RESULT for i in pooled if i < self.results):
+            self.plan.launched_because = "the forward pass has a large result"
+        return [each.clone() if i < self.results and i in pooled else each for i, each in enumerate(outputs)]
+
+    def _keep_backward(self, which, graph, addresses, copied, outputs):
+        """Keeps the recorded backward pass, unless the pool does not fit into the budget. Returns its outputs."""
+        placing.follow(None)
+        pooled = [i for i, each in enumerate(outputs) if is_on_gpu(each)]
+        which.recorded = Recording(graph, addresses, copied, outputs, pooled)
+        self.replays = 0
+        self._set_state("replayed")
+        made = [each.detach() if i in which.recorded.pooled else each for i, each in enumerate(outputs)]
+        if torch.cuda.memory_reserved(self.device) > self.plan.budget:
+            self.plan.launched_because = "the pool exceeds the budget"
+        if self.plan.launched_because:
+            torch.cuda.synchronize(self.device)
+            self.drop()
+        return made
+
+    def _replay(self, which, inputs):
+        made = which.recorded.replay(inputs)
+        self.replays += which.is_backward
+        for i, slot in self.slots:
+            slot.is_awaited = not which.is_backward
+            if slot.is_awaited:
+                slot.view = weakref.ref(made[i])
+        if not which.is_backward:
+            for i in which.recorded.pooled:
+                if i < self.results:
+                    made[i] = made[i].clone()
+        return made
+
+
+def allocate_workspaces(device):
+    """Makes cuBLAS allocate its workspaces in the threads of both passes, so that they are measured."""
+    for kind in (torch.float32, torch.bfloat16):
+        a = torch.ones(16, 16, device=device, dtype=kind, requires_grad=True)
+        with torch.enable_grad():
+            torch.autograd.backward((a @ a).sum(), inputs=[a])
+    torch.cuda.synchronize(device)
+
+
+def map_pages(count, device):
+    """Makes the allocator map that many pages as one free piece. It counts how often it maps memory of a pool, and fails to give back more pieces
+    than it has mapped: so each page is mapped by itself."""
+    held = [torch.empty(PAGE, dtype=torch.uint8, device=device) for _ in range(count)]
+    held.clear()
+
+
+def use_cublas(device):
+    """Makes cuBLAS allocate its workspaces for the current stream in this thread."""
+    for kind in (torch.float32, torch.bfloat16):
+        a = torch.empty(16, 16, device=device, dtype=kind)
+        torch.mm(a, a)
+
+
+def with_own_tensors(requests, workspace, input_bytes, forward_ends, backward_begins):
+    """The requests of both passes with those that recording adds: a workspace in each pass, and copies of inputs, which stay. forward_ends,
+    backward_begins: their points. Small allocations are left out."""
+    def rounded(sizes):
+        return [-(-size // GRAIN) * GRAIN for size in sizes if size > steering.MAX_SMALL]
+
+    final = max((request[3] for request in requests), default=0)
+    added = [(-3 - number, size, -1, final) for number, size in enumerate(rounded(input_bytes))]
+    added += [(key, size, begins, ends) for size in rounded([workspace]) for key, begins, ends in ((-1, -1, forward_ends), (-2, backward_begins, final))]
+    begun, ended = [(True, key, size, begins) for key, size, begins, _ in added], [(False, key, size, ends) for key, size, _, ends in added]
+    return sorted([*begun, *ended, *requests], key=lambda request: request[3])
