@@ -61,16 +61,16 @@ _parse_width.__name__ = "width (300 to 4000 pixels)"
 _parse_formats.__name__ = "format (png, svg, pdf)"
 
 
-def read(paths, strategies=None):
+def read(record_files, strategy_names=None):
     """The records alone of read_with_environments()."""
-    return read_with_environments(paths, strategies)[1]
+    return read_with_environments(record_files, strategy_names)[1]
 
 
-def read_with_environments(paths, strategies=None):
+def read_with_environments(record_files, strategy_names=None):
     """(environments, records) of files. Each record gets `baseline_ns`, the time with everything on the device, from its own file or else,
     since sessions and builds differ, from any file. If a cell is in several files the last one counts. Throws BadInput if a strategy has no
     cell."""
-    files = [load.read(path) for path in paths]
+    files = [load.read(path) for path in record_files]
     parts = [records for _, records in files]
     everywhere = load.baseline_ns_by_group([record for part in parts for record in part])
     cells = {}
@@ -81,12 +81,12 @@ def read_with_environments(paths, strategies=None):
             cells[record["key"], record.get("device")] = record | {
                 "baseline_ns": load.baseline_of(group, here) or load.baseline_of(group, everywhere)}
     records = list(cells.values())
-    for name in strategies or ():
+    for name in strategy_names or ():
         if not any(record["strategy"] == name for record in records):
             known = sorted({record["strategy"] for record in records})
             raise load.BadInput(f"--strategies: no cell of {name}; there are {', '.join(known) or 'none'}")
     return ([place for places, _ in files for place in places],
-            [record for record in records if not strategies or record["strategy"] in strategies])
+            [record for record in records if not strategy_names or record["strategy"] in strategy_names])
 
 
 # --- look and size ---
@@ -168,7 +168,7 @@ METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
             "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
 
 
-def save(figure, folder, name, formats=KINDS[:2]):
+def save(figure, folder, base_name, formats=KINDS[:2]):
     """Writes folder/name.png and so on, prints their paths and closes the figure. The same records give the same bytes, since no date is
     written."""
     load.refuse_empty_path(folder)
@@ -177,7 +177,7 @@ def save(figure, folder, name, formats=KINDS[:2]):
         folder.mkdir(parents=True, exist_ok=True)
         for kind in formats:
             metadata = METADATA[kind]
-            path = folder / f"{name}.{kind}"
+            path = folder / f"{base_name}.{kind}"
             figure.savefig(path, metadata=metadata)
             print(path)
     except OSError as error:

@@ -26,7 +26,7 @@ def main():
     load.refuse_empty_path(options.out)
     if any(files.is_trace(path) for path in options.files):
         from umbench.trace import report
-        return report.write(options.files, options.out)
+        return report.write_page(options.files, options.out)
     environments, records = read_with_environments(options.files)
     if not any(load.steady_ns(record) for record in records):
         raise load.TooLittle(f"{', '.join(options.files)}: no cell finished well, nothing to report")

@@ -20,7 +20,7 @@ from umbench.plots.verdict import verdict_sentences  # noqa: E402
 Part = namedtuple("Part", "name heading section image", defaults=(None, None))
 
 
-def page_html(title, files, environments, records, sections):
+def page_html(title, record_files, environments, records, sections):
     """The page as text."""
     growth_panels = growth.records_by_panel(records)
     ids_of_growing_cells = {id(cell) for lines in growth_panels.values() for line in lines.values() for cell in line}
@@ -35,7 +35,7 @@ def page_html(title, files, environments, records, sections):
     parts += [Part(name, heading) for name, heading, content in rest if content]
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).resolve().parent / "report.html").read_text(encoding="utf-8"))
-    return template.render(title=title, files=", ".join(map(str, files)), count=load.count_text(len(records), "cell"), parts=parts,
+    return template.render(title=title, files=", ".join(map(str, record_files)), count=load.count_text(len(records), "cell"), parts=parts,
                            verdicts=[_verdict_values(*each) for each in groups.items()],
                            growths=[_growth_values(*key, lines) for key, lines in growth_panels.items()],
                            tables=[_table_values(*each) for each in groups.items()], missing=missing, reasons=reasons,

@@ -4,7 +4,7 @@ from umbench import reproduce
 from umbench.plots import common, looks
 
 
-def draw(paper, results, origin_text, folder):
+def draw_paper(paper, results, origin_text, folder):
     """Draws the figure. reproduce.device_text() returned `origin_text`."""
     figure_spec = paper["figure"]
     common.use_style()

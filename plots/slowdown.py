@@ -62,11 +62,11 @@ def _title(group):
     return f"{load.network_text(group)}\n{load.machine_text(group)}"
 
 
-def point_of_cell(cell, baseline_ns, size=None):
+def point_of_cell(cell, baseline_ns, grown_size=None):
     """The curves.Point of a cell: its time divided by `baseline_ns`."""
     found = iteration_times.spread_of(cell)
     values = [value / baseline_ns for value in found[:3]] if found and baseline_ns else [None] * 3
-    return curves.Point(cell["ratio"], *values, cell["outcome"], size,
+    return curves.Point(cell["ratio"], *values, cell["outcome"], grown_size,
                         not cell["simulated"] or "band_ns" in cell)
 
 

@@ -76,13 +76,13 @@ parse_nanoseconds.__name__ = "time (10us, 1ms)"
 parse_probability.__name__ = "probability (above 0, below 1)"
 
 
-def limit_parser(names):
+def limit_parser(known_names):
     """A type for argparse that parses "link=10%" to ("link", 0.1)."""
 
     def parse(text):
         name, _, amount = text.partition("=")
-        if name not in names:
-            raise argparse.ArgumentTypeError(f"{text!r}: wants NAME=SHARE such as link=10%, NAME one of {', '.join(names)}")
+        if name not in known_names:
+            raise argparse.ArgumentTypeError(f"{text!r}: wants NAME=SHARE such as link=10%, NAME one of {', '.join(known_names)}")
         try:
             return name, parse_share(amount)
         except ValueError:
@@ -91,14 +91,14 @@ def limit_parser(names):
     return parse
 
 
-def aspect_set_parser(names):
+def aspect_set_parser(known_names):
     """A type for argparse that parses "time,link", "all" or "none" to a set of names."""
 
     def parse(text):
-        chosen = set(names) if text == "all" else set() if text == "none" else set(text.split(","))
-        unknown = sorted(chosen - set(names))
+        chosen = set(known_names) if text == "all" else set() if text == "none" else set(text.split(","))
+        unknown = sorted(chosen - set(known_names))
         if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(names)}, all and none")
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known_names)}, all and none")
         return chosen
 
     return parse

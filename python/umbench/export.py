@@ -29,7 +29,7 @@ def main():
     if files.is_trace(options.file) or options.format not in export_formats.FORMATS:
         if options.format not in exports.FORMATS:
             raise load.BadInput(f"--format {options.format}: is for record files; of a trace there are {', '.join(exports.FORMATS)}")
-        output.write(exports.FORMATS[options.format](files.read(options.file)), options.out)
+        output.write(exports.FORMATS[options.format](files.read_trace(options.file)), options.out)
         return None
     environments, records = load.read(options.file)
     if not records:

@@ -19,14 +19,14 @@ def _data_frame(rows, **frame_options):
     return pandas.DataFrame(rows, **frame_options)
 
 
-def read(*paths):
+def read(*record_files):
     """A data frame with one row for each cell. Columns are all fields, nested ones with names such as "memory.budget_bytes" and
     "counters.last.faults", and `median_ns`, `low_quartile_ns`, `high_quartile_ns`, `samples` (the number of iterations of these),
     `baseline_ns` and `slowdown`."""
-    parts = [load.read(path)[1] for path in paths]
+    parts = [load.read(path)[1] for path in record_files]
     everywhere = load.baseline_ns_by_group([record for part in parts for record in part])
     rows = {}
-    for path, part in zip(paths, parts):
+    for path, part in zip(record_files, parts):
         here = load.baseline_ns_by_group(part)
         for record in part:
             group = load.group_of(record)
@@ -35,15 +35,15 @@ def read(*paths):
     return _data_frame(list(rows.values()))
 
 
-def samples(*paths):
+def samples(*record_files):
     """A data frame with one row for each iteration: `key`, `device`, `iteration` (the first is 0) and `ns`."""
-    return _data_frame([(record["key"], record.get("device"), number, ns) for record in load.read_files(paths)[1]
+    return _data_frame([(record["key"], record.get("device"), number, ns) for record in load.read_files(record_files)[1]
                         for number, ns in enumerate(record["samples_ns"] or ())], columns=["key", "device", "iteration", "ns"])
 
 
-def environments(*paths):
+def environments(*record_files):
     """A data frame with one row for each environment line: build, host, GPU, libraries."""
-    return _data_frame([_flattened(environment) for environment in load.read_files(paths)[0]])
+    return _data_frame([_flattened(environment) for environment in load.read_files(record_files)[0]])
 
 
 def _row(record, baseline_ns):

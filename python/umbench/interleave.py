@@ -99,7 +99,7 @@ def count_cells(program, options):
     done = run_sweep(program, options, "--list")
     found = re.search(r"(?m)^(\d+) cells", done.stdout)
     if done.returncode != 0 or not found:
-        raise load.BadInput(last_line(done.stderr) or f"{program}: does not list the cells of {options.spec}")
+        raise load.BadInput(last_message(done.stderr) or f"{program}: does not list the cells of {options.spec}")
     return int(found[1])
 
 
@@ -107,9 +107,9 @@ def run_cell(program, options, out, cell_number, cell_count, min_records):
     """Runs the cell with this number, of `cell_count`. Throws BadInput unless the file then has `min_records` records of any outcome."""
     done = run_sweep(program, options, "--out", out, "--resume", "--no-preflight", "--shard", f"{cell_number}/{cell_count}")
     if done.returncode not in (0, 1):
-        raise load.BadInput(f"{program}: {last_line(done.stderr) or exit_text(done.returncode)}")
+        raise load.BadInput(f"{program}: {last_message(done.stderr) or exit_text(done.returncode)}")
     if len(records_in(out)) < min_records:
-        reason = last_line(done.stderr)
+        reason = last_message(done.stderr)
         raise load.BadInput(f"{program}: wrote no record of cell {cell_number} to {out}" + (f": {reason}" if reason else ""))
 
 
@@ -128,7 +128,7 @@ def failures_in(record_file):
             if record["outcome"] not in ("ok", "infeasible")}
 
 
-def last_line(text):
+def last_message(text):
     return text.strip().splitlines()[-1].removeprefix("umbench: ") if text.strip() else ""
 
 

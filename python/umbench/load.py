@@ -108,10 +108,10 @@ def _check_entry(entry, location):
         raise BadInput(f"{location}: {error}")
 
 
-def read_files(paths):
+def read_files(record_files):
     """(environments, records) of several files, in order. Of a cell that is in several files the last record counts."""
     environments, records = [], {}
-    for path in paths:
+    for path in record_files:
         found = read(path)
         environments += found[0]
         for record in found[1]:
@@ -119,9 +119,9 @@ def read_files(paths):
     return environments, list(records.values())
 
 
-def read_records(paths):
+def read_records(record_files):
     """The records alone of read_files()."""
-    return read_files(paths)[1]
+    return read_files(record_files)[1]
 
 
 def steady_samples(record):

@@ -59,8 +59,8 @@ def times_peaks_and_ratios(row):
     ms, peak = ours.get("ms"), ours.get("peak_bytes")
     floor = (row.get("floor") or {}).get("floor_ms")
 
-    def ratio_or_none(a, b):
-        return a / b if a is not None and b else None
+    def ratio_or_none(numerator, denominator):
+        return numerator / denominator if numerator is not None and denominator else None
 
     return {"umbench_ms": ms, "pytorch_ms": theirs and theirs["ms"], "time_ratio": ratio_or_none(ms, theirs and theirs["ms"]),
             "umbench_peak_bytes": peak, "pytorch_peak_bytes": theirs and theirs["peak_bytes"],

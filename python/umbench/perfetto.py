@@ -82,6 +82,6 @@ def counter_event(process_number, name, time_ns, values):
     return {"ph": "C", "name": name, "pid": process_number, "ts": time_ns * US_PER_NS, "args": values}
 
 
-def metadata_event(process_number, kind, value, field="name", track_number=0):
+def metadata_event(process_number, metadata_name, value, field="name", track_number=0):
     """An event that gives a process or track a name or a place in the order."""
-    return {"ph": "M", "name": kind, "pid": process_number, "tid": track_number, "args": {field: value}}
+    return {"ph": "M", "name": metadata_name, "pid": process_number, "tid": track_number, "args": {field: value}}

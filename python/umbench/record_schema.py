@@ -42,12 +42,12 @@ def _validators():
     return {name: validator_class({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]}) for name in ("environment", "record")}
 
 
-def _with_size_limit(check):
-    """Returns the validator function `check` of a keyword, extended to refuse values of more than MAX_INTEGER."""
+def _with_size_limit(keyword_validator):
+    """Returns the validator function `keyword_validator` of a keyword, extended to refuse values of more than MAX_INTEGER."""
     def check_with_limit(validator, bound, value, schema):
         if _is_number(value, (int, float)) and _is_finite(value) and abs(value) > MAX_INTEGER:
             yield jsonschema.ValidationError(f"{value} is too large")
-        yield from check(validator, bound, value, schema)
+        yield from keyword_validator(validator, bound, value, schema)
 
     return check_with_limit
 

@@ -145,9 +145,9 @@ NO_SLOWDOWN = 1.005  # a smaller slowdown counts as none
 ORDER_TOLERANCE = 0.99  # a cell may be this much faster than the one before it and still count as no faster
 
 
-def value_of_claim(definition, results):
-    """The value of a claim. `definition` is {kind of value: name of a cell, or names of several}. Throws MissingResult."""
-    (kind, cells), = definition.items()
+def value_of_claim(value_definition, results):
+    """The value of a claim. `value_definition` is {kind of value: name of a cell, or names of several}. Throws MissingResult."""
+    (kind, cells), = value_definition.items()
     if kind in VALUES:
         return VALUES[kind](record_of(results, cells))
     if kind == "free_share":
@@ -286,7 +286,7 @@ def main(argv):
         if figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):
             from umbench.plots import reproduced  # noqa: PLC0415: needs matplotlib, tables do not
 
-            reproduced.draw(paper, results, where, folder)
+            reproduced.draw_paper(paper, results, where, folder)
         elif figures:
             output.print_to_stderr(f"umbench: {paper['name']}: no cell ran, so there is no figure")
         failed |= any(isinstance(r, dict) and r["outcome"] not in NO_FAILURE for r in results.values())

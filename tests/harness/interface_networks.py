@@ -35,8 +35,8 @@ def small_graph():
 
 
 class Exported(InterfaceTest):
-    def cell_options(self, name, strategy, *more):
-        return ["--network", EXPORTED / f"{name}.json", "--strategy", strategy, "--backend", "sim:h200", *more]
+    def cell_options(self, network_name, strategy, *more_options):
+        return ["--network", EXPORTED / f"{network_name}.json", "--strategy", strategy, "--backend", "sim:h200", *more_options]
 
     def run_to_footprint(self, *cell_options):
         self.run_ok("run", *cell_options, "--out", "f.jsonl", "--iterations", "1")

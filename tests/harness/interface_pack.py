@@ -62,9 +62,9 @@ def lifetime_lines_of_vgg16(folder):
 
 
 class Pack(InterfaceTest):
-    def rows(self, *arguments, code=0):
+    def packed_rows(self, *arguments, exit_code=0):
         done = self.umbench("pack", *arguments)
-        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.returncode, exit_code, done.stderr)
         rows = re.findall(r"(?m)^ *(\w+) +(\d+) +(\d+) +(\d\.\d{4}) +\d+\.\d\d(?:  (.*))?$", done.stdout)
         return {name: (int(peak), int(arena), float(ratio), verdict) for name, peak, arena, ratio, verdict in rows}
 
@@ -74,13 +74,13 @@ class Pack(InterfaceTest):
     def test_packing_a_file_gives_what_packing_the_network_gives(self):
         self.run_ok("run", *CELL, "--iterations", "1", "--out", "out.jsonl")
         memory = read_entries(self.folder / "out.jsonl")[1][-1]["memory"]
-        peak, arena, ratio, _ = self.rows(VGG16, "--packer", "searched")["searched"]
+        peak, arena, ratio, _ = self.packed_rows(VGG16, "--packer", "searched")["searched"]
         self.assertEqual(arena, memory["device_arena_bytes"])
         self.assertEqual(peak, memory["footprint_bytes"] - memory["terms"]["fragmentation_bytes"])
         self.assertAlmostEqual(ratio, arena / peak, places=4)
 
     def test_every_packer_has_a_row(self):
-        rows = self.rows(VGG16)
+        rows = self.packed_rows(VGG16)
         self.assertEqual(list(rows), ["searched", "first_fit", "best_fit", "smartpool"])
         self.assertEqual(len({peak for peak, *_ in rows.values()}), 1)
         self.assertEqual(min(rows, key=lambda name: rows[name][1]), "searched")
@@ -94,28 +94,28 @@ class Pack(InterfaceTest):
 
     def test_a_limit_is_kept_to_or_not(self):
         lives = self.write_file("a.csv", "a,100,0,2\nb,50,1,3\n")
-        self.assertEqual(self.rows(lives, "--packer", "smartpool", "--limit", "150B")["smartpool"], (150, 150, 1.0, "fits"))
-        self.assertEqual(self.rows(lives, "--packer", "smartpool", "--limit", "149", code=1)["smartpool"][3], "1 too much")
+        self.assertEqual(self.packed_rows(lives, "--packer", "smartpool", "--limit", "150B")["smartpool"], (150, 150, 1.0, "fits"))
+        self.assertEqual(self.packed_rows(lives, "--packer", "smartpool", "--limit", "149", exit_code=1)["smartpool"][3], "1 too much")
 
     def test_what_does_not_fit_is_swapped_between_two_accesses(self):
         mib = 1 << 20
         lives = self.write_file("a.csv", f"a,{4 * mib},0,9,0 8\nb,{2 * mib},0,9,1 7\nc,{3 * mib},3,5,3 4\nd,{mib - 1},0,9,0 8\n")
-        rows = self.rows(lives, "--packer", "smartpool", "--limit", "8MiB")
+        rows = self.packed_rows(lives, "--packer", "smartpool", "--limit", "8MiB")
         self.assertEqual(rows["smartpool"], (10 * mib - 1, 10 * mib - 1, 1.0, f"{2 * mib - 1} too much"))
         # b alone is enough and less than a; d is below 1 MiB.
         self.assertEqual(rows["swapped"], (8 * mib - 1, 8 * mib - 1, 1.0, f"fits; 1 leave, {2 * mib} bytes each way"))
-        rows = self.rows(lives, "--packer", "smartpool", "--limit", "7MiB")
+        rows = self.packed_rows(lives, "--packer", "smartpool", "--limit", "7MiB")
         self.assertEqual(rows["swapped"][3], f"fits; 1 leave, {4 * mib} bytes each way")
-        rows = self.rows(lives, "--packer", "smartpool", "--limit", "2MiB", code=1)
+        rows = self.packed_rows(lives, "--packer", "smartpool", "--limit", "2MiB", exit_code=1)
         self.assertIn("too much; 2 leave", rows["swapped"][3])
         without_accesses = self.write_file("b.csv", f"a,{4 * mib},0,9\nb,{2 * mib},0,9\n")
-        self.assertEqual(list(self.rows(without_accesses, "--packer", "smartpool", "--limit", "5MiB", code=1)), ["smartpool"])
+        self.assertEqual(list(self.packed_rows(without_accesses, "--packer", "smartpool", "--limit", "5MiB", exit_code=1)), ["smartpool"])
 
     def test_a_chain_swaps_into_half_of_what_it_keeps(self):
         # Forward, map i is made at i and read at i + 1; backward, it is read for the last time at 40 - i.
         mib = 1 << 20
         lives = self.write_file("a.csv", "".join(f"m{i},{4 * mib},{i},{41 - i},{i} {i + 1} {40 - i}\n" for i in range(20)))
-        rows = self.rows(lives, "--packer", "smartpool", "--limit", "40MiB")
+        rows = self.packed_rows(lives, "--packer", "smartpool", "--limit", "40MiB")
         self.assertEqual(rows["smartpool"][0], 80 * mib)
         peak, arena, _, verdict = rows["swapped"]
         self.assertLessEqual(arena, 40 * mib)
@@ -126,8 +126,8 @@ class Pack(InterfaceTest):
     def test_what_a_file_may_look_like(self):
         for text in ["id,bytes,begin,end\nx,100,0,5\ny,28,5,9\n", "x,100,0,5\r\ny,28,5,9\r\n", " x , 100, 0, 5 \n\n# y\ny,28,5,9",
                      "x,100,0,5,0,1 2,4\ny,28,5,9,5 8\n", "x,100,0,5000000000000\nx,28,5000000000000,18446744073709551615\n"]:
-            self.assertEqual(self.rows(self.write_file("a.csv", text), "--packer", "best_fit")["best_fit"][:2], (100, 100), text)
-        self.assertEqual(self.rows(self.write_file("a.csv", "x,0,0,5\n"), "--packer", "best_fit")["best_fit"][:3], (0, 0, 1.0))
+            self.assertEqual(self.packed_rows(self.write_file("a.csv", text), "--packer", "best_fit")["best_fit"][:2], (100, 100), text)
+        self.assertEqual(self.packed_rows(self.write_file("a.csv", "x,0,0,5\n"), "--packer", "best_fit")["best_fit"][:3], (0, 0, 1.0))
 
     def test_a_broken_file_is_refused_with_its_line(self):
         for line, words in [("y,28,5", ["no end"]), ("y", ["no bytes"]), (",28,5,9", ["id is empty"]), ("y,28,9,9", ["ends at 9"]),

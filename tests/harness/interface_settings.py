@@ -49,9 +49,9 @@ class Figures(SettingsTest):
 
 
 class Rules(SettingsTest):
-    def run_to_key(self, name, out="a.jsonl"):
-        self.run_ok(*RUN, name, "--out", out)
-        return read_entries(self.folder / out)[1][-1]["key"]
+    def run_to_key(self, rules_file, record_file="a.jsonl"):
+        self.run_ok(*RUN, rules_file, "--out", record_file)
+        return read_entries(self.folder / record_file)[1][-1]["key"]
 
     def test_a_summary_does_not_change_the_key_and_rules_do(self):
         plain = self.run_to_key(self.write_rules())

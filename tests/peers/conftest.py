@@ -20,8 +20,8 @@ CARD = {"copy_bytes_per_s": 4e12, "matrix_flops_per_s": {"fp32": 5e13, "tf32": 4
         "gpu": "NVIDIA H200", "torch": "2.11.0", "cuda": "13.0", "cudnn": 91900}
 
 
-def errors(worst=1e-5):
-    return {"worst": worst, "worst_tensor": "conv1.w", "median": 1e-6}
+def gradient_errors(worst_error=1e-5):
+    return {"worst": worst_error, "worst_tensor": "conv1.w", "median": 1e-6}
 
 
 def row(network="vgg16", batch=64, precision="fp32", **changes):
@@ -38,7 +38,7 @@ def row(network="vgg16", batch=64, precision="fp32", **changes):
                       {"way": "graph", "memory_order": "nchw", "ms": 100.0, "samples_ms": [100.0],
                        "peak_bytes": 10 << 30},
                       {"way": "compile", "memory_order": "nchw", "reason": "not done within 300 s"}],
-            "gradients": {"batch": batch, "umbench_loss": 6.9, "pytorch_loss": 6.9, "to_pytorch": errors(),
+            "gradients": {"batch": batch, "umbench_loss": 6.9, "pytorch_loss": 6.9, "to_pytorch": gradient_errors(),
                           "reference": None},
             "floor": {"convolutions": "direct", "floor_ms": 40.0, "arithmetic_ms": 35.0, "traffic_ms": 10.0, "operators_ms": 79.0},
             "gaps": [{"op": "conv1_2", "engine": "eng|1", "time_ms": 9.0, "floor_ms": 4.0}],

@@ -28,7 +28,7 @@ def grandchild_that_stays(folder):
     wait_until((folder / "never").exists)
 
 
-def outlived(folder):
+def has_outlived_its_parent(folder):
     """Whether the grandchild wrote what it writes only if it was not stopped. Waits until it has ended."""
     status = Path("/proc", (folder / "number").read_text(encoding="utf-8"), "stat")
 
@@ -70,7 +70,7 @@ def test_a_deadline_takes_helpers_along(tmp_path):
     while not (tmp_path / "number").exists():  # a slow machine needs longer to begin
         deadline_s *= 2
         assert children.run_in_child(grandchild_that_stays, tmp_path, deadline_s) == (None, f"not done within {deadline_s:g} s")
-    assert not outlived(tmp_path)
+    assert not has_outlived_its_parent(tmp_path)
 
 
 def test_what_a_child_prints_is_not_on_standard_output(capfd):
@@ -95,4 +95,4 @@ def test_a_stopped_parent_takes_its_children_along(tmp_path):
             os.kill(parent, signal.SIGTERM)
             told = time.monotonic()
         time.sleep(0.02)
-    assert not outlived(tmp_path)
+    assert not has_outlived_its_parent(tmp_path)

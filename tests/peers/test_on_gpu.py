@@ -76,28 +76,28 @@ def record(strategy, ratio, ns, digest="a", outcome="ok"):
 
 
 @pytest.fixture
-def records(monkeypatch):
+def write_records(monkeypatch):
     """Files of records stand for what load.read makes of them."""
     monkeypatch.setattr(on_gpu.load, "read", lambda path: ([], timed.read_lines_if_exists(path)))
 
-    def write(path, *of):
+    def write_records(path, *entries):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(one) + "\n" for one in of), encoding="utf-8")
-    return write
+        path.write_text("".join(json.dumps(one) + "\n" for one in entries), encoding="utf-8")
+    return write_records
 
 
-def test_a_sweep_is_shown_as_slowdowns(tmp_path, records):
-    records(tmp_path / "r.jsonl", record("device", 0.9, 100_000_000), record("best", 2, 150_000_000), record("twin", 3, 0, outcome="infeasible"))
+def test_a_sweep_is_shown_as_slowdowns(tmp_path, write_records):
+    write_records(tmp_path / "r.jsonl", record("device", 0.9, 100_000_000), record("best", 2, 150_000_000), record("twin", 3, 0, outcome="infeasible"))
     table = on_gpu.slowdown_table(tmp_path / "r.jsonl")
     assert "| vgg16 | 32 | bf16 | best | 2 | 150.00 | 1.500 |" in table
     assert "| vgg16 | 32 | bf16 | twin | 3 | infeasible: no room |  |" in table
 
 
 @pytest.mark.parametrize("now, well", [(100, True), (102, False)])
-def test_two_builds_are_compared_by_their_least_times(tmp_path, records, capsys, now, well):
+def test_two_builds_are_compared_by_their_least_times(tmp_path, write_records, capsys, now, well):
     for side, times in (("base", (100, 130)), ("head", (now, 140))):
         for number, ns in enumerate(times, 1):
-            records(tmp_path / f"before_after/{side}/1.{number}.jsonl", record("best", 2, ns * 1_000_000, digest=side))
+            write_records(tmp_path / f"before_after/{side}/1.{number}.jsonl", record("best", 2, ns * 1_000_000, digest=side))
     assert on_gpu.report_time_ratios(tmp_path, 1) == well
     assert f"| vgg16 32 bf16 best 2 | 100.00 | {now}.00 | {now / 100:.3f} | 2 | no |" in capsys.readouterr().out
     assert not on_gpu.report_time_ratios(tmp_path, 0)

@@ -16,12 +16,12 @@ import replay  # noqa: E402
 VGG = json.loads((ROOT / "tests/networks/exported/vgg16.json").read_text(encoding="utf-8"))
 
 
-def replayed():
+def replayed_vgg16():
     return replay.with_opaque_operators(VGG, {op["name"]: (1000 * (i + 1), 256 * i) for i, op in enumerate(VGG["ops"])})
 
 
 def test_every_operator_keeps_what_it_touches_and_takes_its_time():
-    made = replayed()
+    made = replayed_vgg16()
     assert made["name"] == "vgg16_replayed" and made["tensors"] == VGG["tensors"]
     assert [(op["name"], op["in"], op["out"]) for op in made["ops"]] == [(op["name"], op["in"], op["out"]) for op in VGG["ops"]]
     assert {op["kind"] for op in made["ops"]} == {"opaque"}
@@ -41,7 +41,7 @@ def test_operators_together_take_what_an_iteration_takes(monkeypatch):
 def test_the_made_network_is_taken(tmp_path):
     if "UMBENCH" not in os.environ:
         pytest.skip("UMBENCH does not name a binary")
-    (tmp_path / "vgg16.json").write_text(json.dumps(replayed()), encoding="utf-8")
+    (tmp_path / "vgg16.json").write_text(json.dumps(replayed_vgg16()), encoding="utf-8")
     cell = ["--network", tmp_path / "vgg16.json", "--ratio", "1.25", "--backend", "sim:h200", "--iterations", "2"]
     done = subprocess.run([os.environ["UMBENCH"], "run", *cell, "--strategy", "swap_all", "--out", tmp_path / "r.jsonl"],
                           capture_output=True, text=True, check=False)

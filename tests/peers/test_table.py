@@ -9,12 +9,12 @@ import pytest
 from umbench import load, peer_files
 
 
-def write(path, rows):
+def write_rows(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def render(*arguments):
+def run_peers_table(*arguments):
     return subprocess.run([sys.executable, str(conftest.ROOT / "python/start.py"), "plots.peers", *map(str, arguments)],
                           capture_output=True, text=True)
 
@@ -26,7 +26,7 @@ def test_the_ratios_are_to_the_fastest_mode():
 
 
 def test_a_row_of_the_table(tmp_path):
-    done = render(write(tmp_path / "rows.jsonl", [conftest.row()]))
+    done = run_peers_table(write_rows(tmp_path / "rows.jsonl", [conftest.row()]))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == ("NVIDIA H200, driver 580.1; PyTorch 2.11.0 with CUDA 13.0 and cuDNN 9.19.0; "
@@ -40,16 +40,16 @@ def test_what_is_missing_is_said(tmp_path):
     failed = conftest.row(umbench={"reason": "unsupported"}, floor=None, gaps=None, gap_kinds=None,
                           gradients={"reason": "no values"})
     silent = conftest.row("resnet50", 128, "bf16", modes=[], gradients=None)
-    broken = conftest.row("alexnet", 512, "tf32", gradients={"to_pytorch": conftest.errors(None)})
-    text = render(write(tmp_path / "rows.jsonl", [failed, silent, broken]), "--gaps", "--modes").stdout
+    broken = conftest.row("alexnet", 512, "tf32", gradients={"to_pytorch": conftest.gradient_errors(None)})
+    text = run_peers_table(write_rows(tmp_path / "rows.jsonl", [failed, silent, broken]), "--gaps", "--modes").stdout
     assert "| did not run | 100.0 ms (CUDA graph) | - | - |" in text
     assert "| ResNet-50 | 128 | bf16 | 80.00 ms (lean, CUDA graph) | did not run | - |" in text
     assert "| AlexNet | 512 |" in text and "not finite" in text
 
 
 def test_errors_against_the_reference_name_it():
-    gradients = conftest.row()["gradients"] | {"reference": "fp64", "umbench_to_reference": conftest.errors(),
-                                               "pytorch_to_reference": conftest.errors(None)}
+    gradients = conftest.row()["gradients"] | {"reference": "fp64", "umbench_to_reference": conftest.gradient_errors(),
+                                               "pytorch_to_reference": conftest.gradient_errors(None)}
     row = peers.main_row(conftest.row(gradients=gradients))
     assert row[-3:] == ["1.0e-06", "1.0e-06 (fp64)", "not finite"]
     without = conftest.row()["gradients"] | {"reference": "fp64", "reference_reason": "out of memory"}
@@ -59,7 +59,7 @@ def test_errors_against_the_reference_name_it():
 
 
 def test_gaps_and_modes_on_request(tmp_path):
-    text = render(write(tmp_path / "rows.jsonl", [conftest.row()]), "--gaps", "--modes").stdout
+    text = run_peers_table(write_rows(tmp_path / "rows.jsonl", [conftest.row()]), "--gaps", "--modes").stdout
     assert "| VGG-16 | 64 | fp32 | `conv1_2` | 9.00 ms | 4.00 ms | eng\\|1 |" in text
     assert "| VGG-16 | 64 | fp32 | `convolution` | 13 | 30.00 ms | 20.00 ms | 71 % |" in text
     assert "| VGG-16 | 64 | fp32 | `pool.backward` | 5 | 10.00 ms | 6.00 ms | 29 % |" in text
@@ -68,7 +68,7 @@ def test_gaps_and_modes_on_request(tmp_path):
 
 
 def test_the_last_line_of_a_row_counts(tmp_path):
-    path = write(tmp_path / "rows.jsonl", [conftest.row(), conftest.row("alexnet"),
+    path = write_rows(tmp_path / "rows.jsonl", [conftest.row(), conftest.row("alexnet"),
                                            conftest.row(versions={"gpu": "another"})])
     assert [row["network"] for row in peer_files.read(path)] == ["vgg16", "alexnet"]
     assert peer_files.read(path)[0]["versions"] == {"gpu": "another"}
@@ -83,11 +83,11 @@ def test_foreign_lines_are_refused_with_their_number(tmp_path, line, complaint):
     with pytest.raises(load.BadInput, match=complaint) as error:
         peer_files.read(path)
     assert "rows.jsonl:1" in str(error.value)
-    assert render(path).returncode == load.EXIT_BAD_INPUT
+    assert run_peers_table(path).returncode == load.EXIT_BAD_INPUT
 
 
 def test_an_empty_file_is_too_little(tmp_path):
-    done = render(write(tmp_path / "rows.jsonl", []))
+    done = run_peers_table(write_rows(tmp_path / "rows.jsonl", []))
     assert done.returncode == load.EXIT_TOO_LITTLE and "no row" in done.stderr
 
 
@@ -111,13 +111,13 @@ def test_kept_results_are_of_the_schema():
 
 
 def test_the_documentation_names_every_field():
-    def names(part):
-        if isinstance(part, dict):
-            properties = part.get("properties")
+    def field_names(schema_part):
+        if isinstance(schema_part, dict):
+            properties = schema_part.get("properties")
             yield from properties if isinstance(properties, dict) else ()
-        for child in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-            yield from names(child)
+        for child in schema_part.values() if isinstance(schema_part, dict) else schema_part if isinstance(schema_part, list) else ():
+            yield from field_names(child)
 
     text = (conftest.ROOT / "results/peers/README.md").read_text(encoding="utf-8")
-    fields = set(names(validator().schema))
+    fields = set(field_names(validator().schema))
     assert len(fields) > 40 and [name for name in sorted(fields) if f"`{name}`" not in text] == []

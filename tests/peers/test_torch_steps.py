@@ -29,17 +29,17 @@ def exported(tmp_path, monkeypatch):
     monkeypatch.setattr(nets, "layers_of", lambda network: SMALL)
     step = steps.Step("small", 2, "fp64", "nchw", "cpu")
 
-    def save(name, value, shape):
-        numpy.save(tmp_path / f"{name}.npy", value.detach().numpy().astype("i4" if name == "labels" else "f4").reshape(shape))
+    def save_array(array_name, tensor, shape):
+        numpy.save(tmp_path / f"{array_name}.npy", tensor.detach().numpy().astype("i4" if array_name == "labels" else "f4").reshape(shape))
 
-    save("data", step.data, (2, 3, 224, 224))
-    save("labels", step.labels, (2, 1, 1, 1))
+    save_array("data", step.data, (2, 3, 224, 224))
+    save_array("labels", step.labels, (2, 1, 1, 1))
     for name, parameter in step.parameters.items():
-        save(name, parameter, (*parameter.shape, 1, 1, 1)[:4] if parameter.dim() > 1 else (1, -1, 1, 1))
+        save_array(name, parameter, (*parameter.shape, 1, 1, 1)[:4] if parameter.dim() > 1 else (1, -1, 1, 1))
     step.load_values(tmp_path)  # as rounded to fp32
-    save("loss", step(), (1, 1, 1, 1))
+    save_array("loss", step(), (1, 1, 1, 1))
     for name, parameter in step.parameters.items():
-        save(nets.gradient_name(name), parameter.grad, (*parameter.shape, 1, 1, 1)[:4] if parameter.dim() > 1 else (1, -1, 1, 1))
+        save_array(nets.gradient_name(name), parameter.grad, (*parameter.shape, 1, 1, 1)[:4] if parameter.dim() > 1 else (1, -1, 1, 1))
     return tmp_path
 
 

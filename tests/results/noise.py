@@ -21,10 +21,10 @@ def measured_records():
 @functools.cache
 def measured_cells():
     """[[Cell, ...], ...] of each file."""
-    return [[cell_of(record) for record in file] for file in measured_records()]
+    return [[measured_cell_of(record) for record in file] for file in measured_records()]
 
 
-def cell_of(record):
+def measured_cell_of(record):
     logs = numpy.log(record["samples_ns"][1:])
     return MeasuredCell(record["key"], float(numpy.exp(numpy.median(logs))), float(numpy.std(logs, ddof=1)))
 

@@ -125,7 +125,7 @@ def draw_sides(random, records, round_count, change_record=None):
         for _ in range(round_count):
             run = {}
             for record in records:
-                drawn = noise.draw_samples(random, noise.cell_of(record), SAMPLES)
+                drawn = noise.draw_samples(random, noise.measured_cell_of(record), SAMPLES)
                 run[record["key"]] = record | {"samples_ns": [2 * int(drawn[0]), *map(int, drawn)]}
             if name == "head" and change_record:
                 run[victim] = copy.deepcopy(run[victim])

@@ -93,7 +93,7 @@ TRACES = [oversubscription, thrashing, read_mostly_written, pushed_out, prefetch
 
 def explained(builder, tmp_path):
     path = builder.write(tmp_path / "run.jsonl")
-    process, = reader.read(path)
+    process, = reader.read_trace_file(path)
     return process, explain.explain(process)
 
 
@@ -152,7 +152,7 @@ def test_faults_in_a_long_kernel_do_not_blame_all_of_its_time(tmp_path):
 def test_times_of_a_second_run_replace_those_of_the_counted_one(tmp_path):
     builder = ping_pong(host_ms=10)
     times = [("add", launch, 8 * launch * MS, (8 * launch + 5) * MS) for launch in range(4)]  # 5 ms, and 3 ms between them
-    process, = reader.read(builder.write(tmp_path / "run.jsonl", uncounted_times=times))
+    process, = reader.read_trace_file(builder.write(tmp_path / "run.jsonl", uncounted_times=times))
     assert len(process.uncounted_times) == 4
     summary = explain.explain(process)[0]
     assert summary.kernel_ns == 4 * 5 * MS
@@ -176,7 +176,7 @@ def test_places_are_named_by_the_programs_own_frames(tmp_path):
 
 def test_what_is_lacking_is_said(tmp_path):
     builder = prefetch_missing().lacking("kernels: CUPTI: not permitted")
-    process = reader.read(builder.write(tmp_path / "run.jsonl", has_end=False))[0]
+    process = reader.read_trace_file(builder.write(tmp_path / "run.jsonl", has_end=False))[0]
     text = "\n".join(explain.as_lines(process, *explain.explain(process)))
     assert "lacks kernels: CUPTI: not permitted" in text and "killed or crashed" in text
 
@@ -190,7 +190,7 @@ def test_a_torn_last_line_is_left_out(tmp_path):
     path = prefetch_missing().write(tmp_path / "run.jsonl", has_end=False)
     with open(path, "a", encoding="utf-8") as file:
         file.write('{"kind":"kern')
-    process, = reader.read(path)
+    process, = reader.read_trace_file(path)
     assert len(process.pieces) == 1 and process.end is None
 
 
@@ -206,7 +206,7 @@ def test_bad_files_are_refused_in_one_line(text, said, tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(load.BadInput) as refusal:
-        reader.read(path)
+        reader.read_trace_file(path)
     assert said in str(refusal.value)
 
 
@@ -223,7 +223,7 @@ def test_the_command_explains(umbench, tmp_path):
 def test_calls_name_the_gpu_that_waited(tmp_path):
     builder = TraceBuilder().allocate().allocate(first_block=FIRST + 64).kernel("read", in_demand=byte_run(), gpu_read_faults=fault_run(900))
     builder.kernel("read", gpu=1, in_demand=byte_run(first_block=FIRST + 64), gpu_read_faults=fault_run(900, first_block=FIRST + 64))
-    process, = reader.read(builder.write(tmp_path / "run.jsonl"))
+    process, = reader.read_trace_file(builder.write(tmp_path / "run.jsonl"))
     _, found, _, _ = explain.explain(process)
     assert sorted(f.calls[0][0].rsplit(", ", 1)[1] for f in found) == ["GPU 0)", "GPU 1)"]
 

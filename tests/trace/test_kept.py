@@ -32,7 +32,7 @@ def test_planted_faults_are_named_and_savings_are_near(umbench, monkeypatch, cap
 
 def test_every_kept_trace_fits_into_twenty_lines():
     for path in sorted(KEPT.rglob("*.jsonl")):
-        for process in reader.read(path):
+        for process in reader.read_trace_file(path):
             lines = explain.as_lines(process, *explain.explain(process))
             assert 3 < len(lines) <= explain.MAX_LINES, path
             assert not [line for line in lines if " ;" in line or " ," in line], path
@@ -87,7 +87,7 @@ def test_programs_of_known_truth_are_exact_to_the_byte():
 
 
 def test_gpus_are_told_apart_to_the_byte():
-    process, = reader.read(KEPT / "on_two_gpus_h100.jsonl")
+    process, = reader.read_trace_file(KEPT / "on_two_gpus_h100.jsonl")
 
     def moved(gpu, *quantities):
         return sum(piece.sum_of(*quantities) for piece in process.pieces if piece.gpu == gpu) // 2**20
@@ -98,7 +98,7 @@ def test_gpus_are_told_apart_to_the_byte():
 
 
 def test_a_trace_of_pages_in_turns_has_every_byte():
-    process, = reader.read(KEPT / "in_turns_h100.jsonl")
+    process, = reader.read_trace_file(KEPT / "in_turns_h100.jsonl")
     assert process.estimated_total(*reader.BY_FAULT_IN) == process.estimated_total(*reader.BY_FAULT_OUT) == 4 * 256 * 2**20
 
 
@@ -115,7 +115,7 @@ def test_what_umbench_counts_of_itself_agrees_with_its_trace():
 def test_a_byte_or_a_fault_that_differs_is_off(tmp_path, more_bytes, more_faults):
     builder = TraceBuilder().kernel(in_demand=byte_run(64), gpu_read_faults=fault_run(2000))
     builder.lines += [{"kind": "range", "begin_ns": begin, "end_ns": begin + builder.now, "name": builder.id_of_name(agree.RANGE)} for begin in (0, builder.now)]
-    process, = reader.read(builder.write(tmp_path / "run.jsonl"))
+    process, = reader.read_trace_file(builder.write(tmp_path / "run.jsonl"))
     counters = {"fault_to_device_bytes": 64 * 2**21 + more_bytes, "prefetch_to_device_bytes": 0, "plan_evict_bytes": 0,
                 "driver_evict_bytes": None, "faults": 2000 + more_faults}
     rows = agree.compare(process, {"iterations": 1, "counters": {"first": counters, "last": counters}})

@@ -74,7 +74,7 @@ def write_export(path, version="2025.5", left_out_tables=()):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_sums_kernels_and_places(version, tmp_path):
-    process, = nsys.read(write_export(tmp_path / "report.sqlite", version))
+    process, = nsys.read_export(write_export(tmp_path / "report.sqlite", version))
     assert process.estimated_total(*reader.BY_FAULT_IN) == process.estimated_total(*reader.BY_FAULT_OUT) == 3 * 16 * BLOCK
     assert process.estimated_total(*reader.GPU_FAULTS) == 3 * 16 * 3
     kernels = [piece for piece in process.pieces if piece.kind == "kernel"]
@@ -102,7 +102,7 @@ def test_other_commands_take_it_as_a_trace(tmp_path, umbench):
 
 
 def test_what_was_not_recorded_is_said(tmp_path):
-    process, = nsys.read(write_export(tmp_path / "report.sqlite", left_out_tables=(*FAULTS, "CUDA_GPU_MEMORY_USAGE_EVENTS")))
+    process, = nsys.read_export(write_export(tmp_path / "report.sqlite", left_out_tables=(*FAULTS, "CUDA_GPU_MEMORY_USAGE_EVENTS")))
     said = "\n".join(process.lacking)
     assert "--cuda-um-gpu-page-faults=true" in said and "--cuda-um-cpu-page-faults=true" in said and "--cuda-memory-usage=true" in said
     assert process.estimated_total(*reader.BY_FAULT_IN) == 3 * 16 * BLOCK
@@ -115,7 +115,7 @@ def test_another_database_is_refused(tmp_path):
     database.commit()
     database.close()
     with pytest.raises(load.BadInput, match="without CUDA activities"):
-        nsys.read(path)
+        nsys.read_export(path)
     path.write_bytes(nsys.MAGIC + b"garbage")
     with pytest.raises(load.BadInput, match="no export of Nsight Systems"):
-        nsys.read(path)
+        nsys.read_export(path)

@@ -14,7 +14,7 @@ from umbench.trace.residence import resident_bytes_over_time
 
 
 def read_process(builder, tmp_path):
-    return reader.read(builder.write(tmp_path / "run.jsonl"))[0]
+    return reader.read_trace_file(builder.write(tmp_path / "run.jsonl"))[0]
 
 
 def trace_of_two_layers():
@@ -74,7 +74,7 @@ def test_the_cpu_takes_part_in_the_simulation(umbench, tmp_path):
 
 def test_savings_are_simulated_by_allocation(umbench, tmp_path, monkeypatch):
     trace_of_two_layers().write(tmp_path / "run.jsonl")
-    process = reader.read(tmp_path / "run.jsonl")[0]
+    process = reader.read_trace_file(tmp_path / "run.jsonl")[0]
     monkeypatch.setenv("UMBENCH_PROGRAM", umbench.program)
     _, found, costs, _ = explain.explain(process)
     assert len(found) == 3 and all(finding.simulated and 0 < finding.saving_ns < finding.waste_ns for finding in found)
@@ -144,13 +144,13 @@ def trace_with_pause(unseen_block_count):
 
 def test_sums_of_a_trace_with_pauses_are_scaled_to_the_drivers(tmp_path):
     sums = {"to_gpus": 256 * BLOCK, "to_host": 0, "gpu_faults": 0, "cpu_faults": 0}
-    process, = reader.read(trace_with_pause(192).write(tmp_path / "run.jsonl", driver_sums=sums))
+    process, = reader.read_trace_file(trace_with_pause(192).write(tmp_path / "run.jsonl", driver_sums=sums))
     assert process.scale_of("in_tree") == 4 and process.estimated_total("in_demand") == 256 * BLOCK and process.estimated_total("gpu_read_faults") == 3600
     summary, found, _, _ = explain.explain(process)
-    whole, _, _, _ = explain.explain(reader.read(prefetch_missing().write(tmp_path / "one.jsonl"))[0])
+    whole, _, _, _ = explain.explain(reader.read_trace_file(prefetch_missing().write(tmp_path / "one.jsonl"))[0])
     assert summary.launches["read"] == 4 and summary.kernel_ns > 3 * whole.kernel_ns
     assert summary.stall_ns == pytest.approx(4 * whole.stall_ns) and found[0].facts.bytes_in_by_faults() == 256 * BLOCK
-    by_time, = reader.read(trace_with_pause(192).write(tmp_path / "run.jsonl"))
+    by_time, = reader.read_trace_file(trace_with_pause(192).write(tmp_path / "run.jsonl"))
     assert by_time.scale_of("in_tree") == 4
     assert "pauses of counting" in graph.network_of_process(process, Costs("h200")).summary_text()
 

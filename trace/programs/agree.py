@@ -39,7 +39,7 @@ def compare(process, record):
 
 def main():
     trace, records = sys.argv[1:]
-    process = explain.busiest(reader.read(trace))
+    process = explain.busiest(reader.read_trace_file(trace))
     with open(records, encoding="utf-8") as file:
         record = [line for line in map(json.loads, file) if line["kind"] == "record"][-1]
     rows = compare(process, record)

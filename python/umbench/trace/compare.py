@@ -87,7 +87,7 @@ def main(argv):
     parser.add_argument("--limit", action="append", default=[], type=arguments.limit_parser(LIMITS), metavar="KIND=SHARE",
                         help="growth that is allowed (" + ", ".join(f"{kind}={100 * limit:.0f}%%" for kind, limit in LIMITS.items()) + ")")
     options = parser.parse_args(argv)
-    sides = [files.read(path) for path in (options.base, options.head)]
+    sides = [files.read_trace(path) for path in (options.base, options.head)]
     rows = compared_rows(*sides, LIMITS | dict(options.limit))
     output.write(as_text(rows) if rows else "Nothing moved in either.\n")
     why = reason_if_incomplete(sides[0], options.base) or reason_if_incomplete(sides[1], options.head)

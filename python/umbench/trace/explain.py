@@ -131,7 +131,7 @@ def main():
     parser.add_argument("--process", type=int, metavar="PID", help="of several processes, this one (each)")
     parser.add_argument("--json", action="store_true", help="as data, of every process")
     options = parser.parse_args()
-    processes = files.read(options.file)
+    processes = files.read_trace(options.file)
     if options.process is not None:
         processes = [p for p in processes if p.environment.get("process") == options.process]
         if not processes:

@@ -5,9 +5,9 @@ import json
 from umbench.trace import nsys, reader
 
 
-def read(path):
+def read_trace(path):
     """[TracedProcess] of a file of either kind. Throws BadInput."""
-    return nsys.read(path) if nsys.is_sqlite(path) else reader.read(path)
+    return nsys.read_export(path) if nsys.is_sqlite(path) else reader.read_trace_file(path)
 
 
 def is_trace(path):

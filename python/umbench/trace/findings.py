@@ -26,8 +26,8 @@ Rule = namedtuple("Rule", "key title find")  # find(facts, context): (waste_ns, 
 class RuleContext:
     """The input of rules besides the facts of an allocation: the process's summary, costs of a machine, names."""
 
-    def __init__(self, summary, costs, names):
-        self.summary, self.costs, self.names = summary, costs, names
+    def __init__(self, summary, costs, short_names):
+        self.summary, self.costs, self.names = summary, costs, short_names
 
     def longest_waiting_gpu(self, facts):
         """The GPU whose kernels waited longest for the allocation."""

@@ -30,7 +30,7 @@ def is_sqlite(path):
         return False  # the reader of traces will report the reason
 
 
-def read(path):
+def read_export(path):
     """[TracedProcess] of an export. Throws BadInput."""
     try:
         with sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True) as database:

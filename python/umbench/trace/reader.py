@@ -98,7 +98,7 @@ class TracedProcess:
         return max([part.end for part in (*self.pieces, *self.quiet, *self.unseen)], default=0)
 
 
-def read(path):
+def read_trace_file(path):
     """[TracedProcess] of a trace file. Throws BadInput. An incomplete last line, which a crash leaves, is left out."""
     try:
         with open(path, "rb") as file:

@@ -7,7 +7,7 @@ from pathlib import Path
 from umbench import load, output
 from umbench.plots.common import save, use_style
 from umbench.trace import explain, heat
-from umbench.trace.files import read
+from umbench.trace.files import read_trace
 
 KINDS = ("png", "svg", "pdf")
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -15,13 +15,13 @@ STYLE = ("body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin:
          "pre { white-space: pre-wrap; background: #f2f6fa; padding: .6rem 1.2rem; } img { width: 100%; }")
 
 
-def write(trace_files, folder):
+def write_page(trace_files, folder):
     """Writes index.html, and the figures of each process in which something moved."""
     use_style()
     folder = Path(folder)
     sections = []
     for path in trace_files:
-        processes = read(path)
+        processes = read_trace(path)
         for process in processes:
             name = f"heat_{Path(path).stem}" + (f"_{process.environment.get('process')}" if len(processes) > 1 else "")
             sections.append(_section_of_process(path, process, folder, name))
