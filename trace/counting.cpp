@@ -51,18 +51,18 @@ std::string name_of_gpu(std::uint32_t device) {
     static_cast<void>(get(&concurrent, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, number));
     static_cast<void>(get(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, number));
   }
-  return '{' + kind("gpu") + field("gpu", device) + field("name", name) + field("bytes", bytes) +
+  return '{' + kind_field("gpu") + field("gpu", device) + field("name", name) + field("bytes", bytes) +
          field("concurrent_managed_access", concurrent) + field("pageable_memory_access", pageable) + "}\n";
 }
 
 // The time that counting takes for one event, from programs with and without a trace on an H100 (driver 580).
-nanoseconds cost_of(const unified_memory_record& r) {
+nanoseconds counting_cost_of(const unified_memory_record& r) {
   constexpr nanoseconds of_bytes = 1'000, of_any_beside_faults = 5'000, of_cpu_fault = 26'000;
   if (r.counter == counter_kind::cpu_page_fault) return of_cpu_fault;
   return running->with_faults ? of_any_beside_faults : of_bytes;
 }
 
-driver_sums recorded_sums() {
+driver_sums sums_of_records() {
   return {.to_gpus = running->recorded_bytes_to_gpus, .to_host = running->recorded_bytes_to_host};
 }
 
@@ -100,7 +100,7 @@ bool wants_faults(bool by_cupti) {
   return *follower || (own && !by_cupti);
 }
 
-bool begin_events() {
+bool begin_counting_by_events() {
   running->with_faults = wants_faults(false);
   return running->devices.size() == 1 &&
          running->events.begin(*running->devices.begin(), running->with_faults);
@@ -124,13 +124,13 @@ void begin_counting_by_cupti() {
 
 void begin_counting() {
   if (running->counts || !running->may_count || running->devices.empty()) return;
-  running->by_cupti = !begin_events();
+  running->by_cupti = !begin_counting_by_events();
   if (running->by_cupti) begin_counting_by_cupti();
   if (!running->may_count) return;
   running->counts = true;
   const driver_sums sums = running->driver.read();
   running->driver_sums_at_begin = running->driver_sums_at_last_check = sums;
-  running->recorded_sums_at_begin = recorded_sums();
+  running->sums_of_records_at_begin = sums_of_records();
   running->last_loss_check = now();
   running->writer.post([at = now(), sums] { running->record.resume(at, sums); });
 }
@@ -151,13 +151,13 @@ void stop_counting() {
 // Stops counting faults if CUPTI loses records. It loses them without notice where a program faults a lot,
 // and none if it counts only bytes. The driver's sums show the loss. All records up to the time of `by_then`
 // must have arrived.
-void leave_out_faults_if_lossy(const driver_sums& by_then) {
+void stop_counting_faults_if_lossy(const driver_sums& by_then) {
   constexpr std::uint64_t too_many = 5;
   if (!running->driver.counts() || !running->trace_wants_faults || running->follower_wants_faults ||
       !running->by_cupti)
     return;
   const std::uint64_t lost = lost_percent(by_then - running->driver_sums_at_begin,
-                                          recorded_sums() - running->recorded_sums_at_begin);
+                                          sums_of_records() - running->sums_of_records_at_begin);
   if (lost < too_many) return;
   running->trace_wants_faults = false;
   note_missing("faults but for the first part: with them CUPTI lost " + std::to_string(lost) +
@@ -168,12 +168,12 @@ void leave_out_faults_if_lossy(const driver_sums& by_then) {
 }
 
 // Checks for losses at most twice a second.
-void leave_out_faults_after_losses(nanoseconds time) {
+void check_for_losses_at_intervals(nanoseconds time) {
   constexpr nanoseconds until_records_have_come = 500'000'000;
   if (!running->counts || time - running->last_loss_check < until_records_have_come) return;
   running->last_loss_check = time;
   const driver_sums then = std::exchange(running->driver_sums_at_last_check, running->driver.read());
-  leave_out_faults_if_lossy(then);
+  stop_counting_faults_if_lossy(then);
 }
 
 void pause_counting() {
@@ -183,7 +183,7 @@ void pause_counting() {
   running->writer.post([at = now(), sums] { running->record.pause(at, sums); });
   static_cast<void>(cupti().flush(0));
   running->writer.wait();
-  leave_out_faults_if_lossy(sums);
+  stop_counting_faults_if_lossy(sums);
 }
 
 }  // namespace
@@ -202,7 +202,7 @@ void pause_or_resume_by_budget(nanoseconds time) {
   const std::lock_guard lock(running->counting_mutex);
   if (!running->budget.may_count(time) && !running->follower_wants_faults) return pause_counting();
   begin_counting();
-  leave_out_faults_after_losses(time);
+  check_for_losses_at_intervals(time);
 }
 
 void fetch_events(bool flush) {
@@ -236,7 +236,7 @@ void set_follower(follower each, bool with_faults) {
 
 void take_unified_memory_record(const unified_memory_record& r) {
   running->has_managed_memory = true;
-  running->budget.spend(cost_of(r));
+  running->budget.spend(counting_cost_of(r));
   if (r.counter == counter_kind::bytes_to_device) running->recorded_bytes_to_gpus += r.value;
   if (r.counter == counter_kind::bytes_to_host) running->recorded_bytes_to_host += r.value;
   if (running->follow != nullptr) running->follow(&r);

@@ -23,9 +23,9 @@ struct cupti_functions {
   decltype(&cuptiGetDeviceId) device_of = nullptr;
 };
 
-// Looks for the file that UMBENCH_CUPTI names, on the library path, below CUDA_HOME, CUDA_PATH and
-// /usr/local/cuda. The library is never unloaded, since CUPTI's threads live as long as the process. Throws
-// unsupported.
+// Opens CUPTI: the file that UMBENCH_CUPTI names; without it, or if that fails, libcupti.so.N on the library
+// path, then below CUDA_PATH, CUDA_HOME and /usr/local/cuda. The library is never unloaded, since CUPTI's
+// threads live as long as the process. Throws unsupported.
 const cupti_functions& cupti();
 
 // Throws unsupported with CUPTI's message unless `result` is CUPTI_SUCCESS.

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "trace/bins.hpp"
+#include "trace/event_sums.hpp"
 
 namespace um::tracing {
 namespace {
@@ -42,63 +42,63 @@ Event event_as(driver_event bytes) {
   return e;
 }
 
-std::uint64_t to_record_time(std::uint64_t time, nanoseconds ahead) {
-  return time == 0 ? 0 : time + static_cast<std::uint64_t>(ahead);
+std::uint64_t to_record_time(std::uint64_t time, nanoseconds clock_offset) {
+  return time == 0 ? 0 : time + static_cast<std::uint64_t>(clock_offset);
 }
 
 unified_memory_record record_of(counter_kind counter, std::uint64_t address, std::uint64_t at) {
   return {.counter = counter, .start = at, .end = at, .address = address};
 }
 
-std::uint32_t processor_id(std::uint8_t number, std::uint32_t device) {
+std::uint32_t host_or_device(std::uint8_t number, std::uint32_t device) {
   return number == uvm::cpu_processor ? host : device;
 }
 
 // The record begins at the time of the CPU's clock. Its duration comes from the GPU's clock.
-unified_memory_record record_of(const uvm::migration& e, nanoseconds ahead, std::uint32_t device) {
+unified_memory_record record_of(const uvm::migration& e, nanoseconds clock_offset, std::uint32_t device) {
   const auto counter = e.source == uvm::cpu_processor        ? counter_kind::bytes_to_device
                        : e.destination == uvm::cpu_processor ? counter_kind::bytes_to_host
                                                              : counter_kind::bytes_between_devices;
-  unified_memory_record r = record_of(counter, e.address, to_record_time(e.begin, ahead));
+  unified_memory_record r = record_of(counter, e.address, to_record_time(e.begin, clock_offset));
   r.value = e.bytes;
   r.end = r.start + e.end_on_gpu - e.begin_on_gpu;
-  r.source = processor_id(e.source, device);
-  r.destination = processor_id(e.destination, device);
+  r.source = host_or_device(e.source, device);
+  r.destination = host_or_device(e.destination, device);
   r.flags = e.cause;  // the driver's causes have CUPTI's numbers
   return r;
 }
 
-unified_memory_record record_of(const uvm::cpu_fault& e, nanoseconds ahead) {
-  auto r = record_of(counter_kind::cpu_page_fault, e.address, to_record_time(e.time, ahead));
+unified_memory_record record_of(const uvm::cpu_fault& e, nanoseconds clock_offset) {
+  auto r = record_of(counter_kind::cpu_page_fault, e.address, to_record_time(e.time, clock_offset));
   r.value = e.program_counter;
   r.flags = e.access;
   return r;
 }
 
-unified_memory_record record_of(const uvm::thrashing& e, nanoseconds ahead) {
-  auto r = record_of(counter_kind::thrashing, e.address, to_record_time(e.time, ahead));
+unified_memory_record record_of(const uvm::thrashing& e, nanoseconds clock_offset) {
+  auto r = record_of(counter_kind::thrashing, e.address, to_record_time(e.time, clock_offset));
   r.value = e.bytes;
   return r;
 }
 
-unified_memory_record record_of(const uvm::throttling& e, nanoseconds ahead, std::uint32_t device) {
-  auto r = record_of(counter_kind::throttling, e.address, to_record_time(e.time, ahead));
-  r.source = processor_id(e.processor, device);
+unified_memory_record record_of(const uvm::throttling& e, nanoseconds clock_offset, std::uint32_t device) {
+  auto r = record_of(counter_kind::throttling, e.address, to_record_time(e.time, clock_offset));
+  r.source = host_or_device(e.processor, device);
   return r;
 }
 
-unified_memory_record record_of(const uvm::remote_map& e, nanoseconds ahead, std::uint32_t device) {
-  auto r = record_of(counter_kind::remote_map, e.address, to_record_time(e.time, ahead));
+unified_memory_record record_of(const uvm::remote_map& e, nanoseconds clock_offset, std::uint32_t device) {
+  auto r = record_of(counter_kind::remote_map, e.address, to_record_time(e.time, clock_offset));
   r.value = e.bytes;
-  r.source = processor_id(e.source, device);
-  r.destination = processor_id(e.destination, device);
+  r.source = host_or_device(e.source, device);
+  r.destination = host_or_device(e.destination, device);
   r.flags = e.cause;
   return r;
 }
 
 }  // namespace
 
-void gpu_clock::add_sample(std::uint64_t gpu, std::uint64_t cpu) {
+void gpu_time_converter::add_sample(std::uint64_t gpu, std::uint64_t cpu) {
   if (gpu == 0) return;
   if (cpu > since_ + sample_window) {
     min_offset_before_ = cpu > since_ + 2 * sample_window
@@ -110,14 +110,14 @@ void gpu_clock::add_sample(std::uint64_t gpu, std::uint64_t cpu) {
   min_offset_ = std::min(min_offset_, cpu - gpu);
 }
 
-std::uint64_t gpu_clock::to_cpu_time(std::uint64_t gpu, std::uint64_t cpu) const {
+std::uint64_t gpu_time_converter::to_cpu_time(std::uint64_t gpu, std::uint64_t cpu) const {
   const std::uint64_t least = std::min(min_offset_before_, min_offset_);
   return gpu == 0 || least == none ? cpu : gpu + least;
 }
 
-void event_translator::add_fault(const uvm::gpu_fault& e, nanoseconds ahead, std::uint32_t device) {
+void event_translator::add_fault(const uvm::gpu_fault& e, nanoseconds clock_offset, std::uint32_t device) {
   clock_.add_sample(e.time_on_gpu, e.time);
-  const std::uint64_t begin = to_record_time(clock_.to_cpu_time(e.time_on_gpu, e.time), ahead);
+  const std::uint64_t begin = to_record_time(clock_.to_cpu_time(e.time_on_gpu, e.time), clock_offset);
   const auto [known, is_new] = open_[e.batch].try_emplace({e.address >> block_shift, e.access});
   auto& [record, granules] = known->second;
   granules |= std::uint32_t{1} << ((e.address >> granule_shift) % granules_of_block);
@@ -139,10 +139,10 @@ void event_translator::emit_records(const batch& faults, std::uint64_t end, cons
   }
 }
 
-void event_translator::add_replay(const uvm::replay& e, nanoseconds ahead, const take_record& to) {
+void event_translator::add_replay(const uvm::replay& e, nanoseconds clock_offset, const take_record& to) {
   const auto ended = open_.find(e.batch);
   if (ended == open_.end()) return;
-  emit_records(ended->second, to_record_time(clock_.to_cpu_time(e.time_on_gpu, e.time), ahead), to);
+  emit_records(ended->second, to_record_time(clock_.to_cpu_time(e.time_on_gpu, e.time), clock_offset), to);
   open_.erase(ended);
 }
 
@@ -155,28 +155,28 @@ void event_translator::end_open_batches(const take_record& to) {
   open_.clear();
 }
 
-void event_translator::add(driver_event bytes, nanoseconds ahead, std::uint32_t device,
+void event_translator::add(driver_event bytes, nanoseconds clock_offset, std::uint32_t device,
                            const take_record& to) {
   using enum uvm::event_type;
   switch (static_cast<uvm::event_type>(bytes[0])) {
     case migration: {
       const auto e = event_as<uvm::migration>(bytes);
       if (e.source != e.destination)
-        to(record_of(e, ahead, device));  // leaves out migrations between NUMA nodes of the CPU
+        to(record_of(e, clock_offset, device));  // leaves out migrations between NUMA nodes of the CPU
       return;
     }
     case cpu_fault:
-      return to(record_of(event_as<uvm::cpu_fault>(bytes), ahead));
+      return to(record_of(event_as<uvm::cpu_fault>(bytes), clock_offset));
     case gpu_fault:
-      return add_fault(event_as<uvm::gpu_fault>(bytes), ahead, device);
+      return add_fault(event_as<uvm::gpu_fault>(bytes), clock_offset, device);
     case replay:
-      return add_replay(event_as<uvm::replay>(bytes), ahead, to);
+      return add_replay(event_as<uvm::replay>(bytes), clock_offset, to);
     case thrashing:
-      return to(record_of(event_as<uvm::thrashing>(bytes), ahead));
+      return to(record_of(event_as<uvm::thrashing>(bytes), clock_offset));
     case throttling:
-      return to(record_of(event_as<uvm::throttling>(bytes), ahead, device));
+      return to(record_of(event_as<uvm::throttling>(bytes), clock_offset, device));
     case remote_map:
-      return to(record_of(event_as<uvm::remote_map>(bytes), ahead, device));
+      return to(record_of(event_as<uvm::remote_map>(bytes), clock_offset, device));
   }
 }
 
@@ -217,11 +217,11 @@ bool driver_events::begin(std::uint32_t device, bool with_faults) {
   constexpr std::uint32_t entries = 1 << 20;  // enough for some seconds of many faults
   if (active_) return true;
   device_ = device;
-  const std::uint64_t wanted = with_faults ? all_events : migrations;
-  if (tracker_.file >= 0) return active_ = switch_events(tracker_, true, wanted);
+  const std::uint64_t event_mask = with_faults ? all_events : migrations;
+  if (tracker_.file >= 0) return active_ = switch_events(tracker_, true, event_mask);
   if (!ring_) ring_ = std::make_unique<event_ring>(entries);
   if (ring_->memory().entries == 0) return false;
-  tracker_ = open_tracker(ring_->memory(), wanted);
+  tracker_ = open_tracker(ring_->memory(), event_mask);
   return active_ = tracker_.file >= 0;
 }
 
@@ -235,9 +235,9 @@ std::uint64_t driver_events::take_lost() {
   return all - std::exchange(lost_before_, all);
 }
 
-void driver_events::read(nanoseconds ahead, const take_record& to) {
+void driver_events::read(nanoseconds clock_offset, const take_record& to) {
   if (!ring_) return;
-  ring_->read([&](driver_event e) { translate_.add(e, ahead, device_, to); });
+  ring_->read([&](driver_event e) { translate_.add(e, clock_offset, device_, to); });
   if (!active_) translate_.end_open_batches(to);
 }
 

@@ -25,7 +25,7 @@ using driver_event = std::span<const std::byte, uvm::event_bytes>;
 // Converts times of the GPU's clock to the CPU's. The driver stamps a fault with the GPU's time when it
 // happens, and with the CPU's soon after. The minimum difference of the last second or two is the offset of
 // the clocks, some microseconds too large.
-class gpu_clock {
+class gpu_time_converter {
  public:
   // Adds the two times of a fault.
   void add_sample(std::uint64_t gpu, std::uint64_t cpu);
@@ -42,9 +42,9 @@ class gpu_clock {
 // simulator counts faults.
 class event_translator {
  public:
-  // `ahead` is the records' clock minus the driver's, which is CLOCK_MONOTONIC_RAW. All events are taken to
-  // be of `device`.
-  void add(driver_event bytes, nanoseconds ahead, std::uint32_t device, const take_record& to);
+  // `clock_offset` is the records' clock minus the driver's, which is CLOCK_MONOTONIC_RAW. All events are
+  // taken to be of `device`.
+  void add(driver_event bytes, nanoseconds clock_offset, std::uint32_t device, const take_record& to);
 
   // Emits the faults whose replay never came. They end with the last fault of their batch.
   void end_open_batches(const take_record& to);
@@ -57,12 +57,12 @@ class event_translator {
   using block_and_access = std::pair<std::uint64_t, std::uint8_t>;
   using batch = std::map<block_and_access, block_faults>;
 
-  void add_fault(const uvm::gpu_fault& e, nanoseconds ahead, std::uint32_t device);
-  void add_replay(const uvm::replay& e, nanoseconds ahead, const take_record& to);
+  void add_fault(const uvm::gpu_fault& e, nanoseconds clock_offset, std::uint32_t device);
+  void add_replay(const uvm::replay& e, nanoseconds clock_offset, const take_record& to);
   static void emit_records(const batch& faults, std::uint64_t end, const take_record& to);
 
-  std::map<std::uint32_t, batch> open_;  // by number of the batch
-  gpu_clock clock_;
+  std::map<std::uint32_t, batch> open_;  // batches not yet replayed, by number
+  gpu_time_converter clock_;
 };
 
 // The queue: memory that the driver writes events to (UvmToolsEventControlData) and that read() empties.
@@ -114,9 +114,9 @@ class driver_events {
   void flush() const {
     if (active_) flush_events(tracker_);
   }
-  // Passes the records since the last call to `to`. `ahead` is the records' clock minus CLOCK_MONOTONIC_RAW;
-  // with 0 the times are of that clock.
-  void read(nanoseconds ahead, const take_record& to);
+  // Passes the records since the last call to `to`. `clock_offset` is the records' clock minus
+  // CLOCK_MONOTONIC_RAW; with 0 the times are of that clock.
+  void read(nanoseconds clock_offset, const take_record& to);
   // Returns the number of events since the last call for which the queue was full.
   std::uint64_t take_lost();
 
@@ -124,7 +124,7 @@ class driver_events {
   std::atomic<bool> active_ = false;
   tracker tracker_;
   std::uint32_t device_ = 0;
-  std::uint64_t lost_before_ = 0;
+  std::uint64_t lost_before_ = 0;  // events lost before the last take_lost()
   std::unique_ptr<event_ring> ring_;
   event_translator translate_;
 };

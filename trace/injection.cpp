@@ -66,7 +66,7 @@ const std::vector<std::string>& callers_of_stack(const call_stack& stack) {
   return known->second;
 }
 
-void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+void on_driver_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged && !running->has_managed_memory.exchange(true))
     running->wake_fetcher.notify_one();
   if (data.callbackSite == CUPTI_API_ENTER) {
@@ -98,7 +98,7 @@ void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId call, const void* data) try {
   if (!belongs_to_this_process()) return;
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
-    watch_call(call, *static_cast<const CUpti_CallbackData*>(data));
+    on_driver_call(call, *static_cast<const CUpti_CallbackData*>(data));
   } else if (domain == CUPTI_CB_DOMAIN_RESOURCE && call == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
     std::uint32_t device = 0;
     if (cupti().device_of(static_cast<const CUpti_ResourceData*>(data)->context, &device) == CUPTI_SUCCESS)
@@ -112,7 +112,7 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
 // Returns the time until the next fetch. The driver keeps only a few thousand records of Unified Memory for
 // CUPTI and reports no losses, so they are fetched often while they come. A fetch takes time of the program's
 // threads, so it is rarer otherwise. The driver's own queue is longer.
-std::chrono::microseconds pause_after(int calm_rounds) {
+std::chrono::microseconds time_until_next_fetch(int calm_rounds) {
   constexpr std::chrono::microseconds while_they_come(200), else_(2'000), by_events(5'000),
       while_none_can(20'000);
   constexpr int rounds_of_calm = 50;
@@ -124,12 +124,12 @@ std::chrono::microseconds pause_after(int calm_rounds) {
 void post_write(nanoseconds time) {
   if (running->write_is_pending.exchange(true)) return;
   running->writer.post([time] {
-    running->record.write_until(time);
+    running->record.write_settled(time);
     running->write_is_pending = false;
   });
 }
 
-void fetch() {
+void fetch_until_end() {
   constexpr nanoseconds between_writes = 50'000'000;
   nanoseconds written = now();
   for (int calm = 0; !running->ended;) {
@@ -145,12 +145,12 @@ void fetch() {
     }
     pause_or_resume_by_budget(time);
     std::unique_lock lock(running->sleep_mutex);
-    running->wake_fetcher.wait_for(lock, pause_after(calm));
+    running->wake_fetcher.wait_for(lock, time_until_next_fetch(calm));
   }
 }
 
 // Flushes repeatedly, since the driver delivers its last records some time after the work.
-void finish() {
+void finish_trace() {
   if (!belongs_to_this_process()) return;
   running->ended = true;
   if (running->fetcher.joinable()) running->fetcher.join();
@@ -177,7 +177,7 @@ void enable(CUpti_ActivityKind kind, const char* name) {
   }
 }
 
-void watch() {
+void subscribe_to_calls() {
   CUpti_SubscriberHandle subscriber{};
   try {
     require(cupti().subscribe(&subscriber, &on_callback, nullptr));
@@ -191,7 +191,7 @@ void watch() {
   }
 }
 
-void begin(const std::string& path) {
+void begin_trace(const std::string& path) {
   const output file(path);
   if (!file.is_open()) return;
   using std::chrono::system_clock;
@@ -200,7 +200,7 @@ void begin(const std::string& path) {
   try {
     static_cast<void>(cupti());
   } catch (const unsupported& error) {
-    file.write(environment_line(0, wall) + '{' + kind("lacking") +
+    file.write(environment_line(0, wall) + '{' + kind_field("lacking") +
                field("what", std::string("everything: ") + error.what()) + "}\n");
     return;
   }
@@ -218,15 +218,15 @@ void begin(const std::string& path) {
   }
   enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels");
   if (!times_only) {
-    watch();
+    subscribe_to_calls();
     enable(CUPTI_ACTIVITY_KIND_MEMCPY, "copies");
     enable(CUPTI_ACTIVITY_KIND_MEMSET, "memsets");
     enable(CUPTI_ACTIVITY_KIND_MEMORY2, "allocations");
     enable(CUPTI_ACTIVITY_KIND_MARKER, "named ranges (NVTX)");
   }
   running->writer.start();
-  running->fetcher = std::thread(fetch);
-  std::atexit(finish);
+  running->fetcher = std::thread(fetch_until_end);
+  std::atexit(finish_trace);
 }
 
 }  // namespace
@@ -237,7 +237,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   const char* const path = std::getenv("UMBENCH_TRACE_OUT");
   if (path == nullptr || um::tracing::running != nullptr) return 1;
   try {
-    um::tracing::begin(path);
+    um::tracing::begin_trace(path);
   } catch (const std::exception&) {
   }
   return 1;

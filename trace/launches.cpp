@@ -20,13 +20,13 @@ void append_entry(std::string& list, const std::string& entry) {
 
 // --- launches that moved nothing, which are summed ---
 
-void summed_launches::total::add(std::uint64_t more, nanoseconds time) {
+void summed_launches::total::add(std::uint64_t more_bytes, nanoseconds time) {
   ++count;
-  bytes += more;
+  bytes += more_bytes;
   busy += time;
 }
 
-summed_launches::time_slice& summed_launches::at(key of, nanoseconds begin, nanoseconds end) {
+summed_launches::time_slice& summed_launches::slice_for(key of, nanoseconds begin, nanoseconds end) {
   time_slice& s = slices_[of];
   if (s.begin != 0 && begin > s.begin + quiet_stretch) write(of, s);
   if (s.begin == 0 || begin < s.begin) s.begin = begin;
@@ -43,9 +43,9 @@ void summed_launches::write(key of, time_slice& s) {
   for (const auto& [way, sum] : s.copies)
     append_entry(copies, quoted(way) + ":[" + std::to_string(sum.count) + ',' + std::to_string(sum.bytes) +
                              ',' + std::to_string(sum.busy) + ']');
-  writer_.line(kind(of.second ? "quiet" : "unseen") + field("gpu", of.first) +
-               writer_.time("begin_ns", s.begin) + writer_.time("end_ns", s.end) + ",\"kernels\":[" +
-               kernels + "],\"copies\":{" + copies + '}');
+  writer_.write_line(kind_field(of.second ? "quiet" : "unseen") + field("gpu", of.first) +
+                     writer_.time_field("begin_ns", s.begin) + writer_.time_field("end_ns", s.end) +
+                     ",\"kernels\":[" + kernels + "],\"copies\":{" + copies + '}');
   s = {};
 }
 
@@ -53,7 +53,7 @@ void summed_launches::write(key of, time_slice& s) {
 
 void launch_table::add(const kernel& k) {
   launch l{.begin = k.begin, .end = k.end, .gpu = k.gpu, .stream = k.stream, .moved = {}};
-  l.name = writer_.name_of(k.name);
+  l.name = writer_.name_id(k.name);
   l.number = next_number(l.gpu, l.name);
   by_gpu_[k.gpu].push_back(std::move(l));
 }
@@ -71,7 +71,7 @@ void launch_table::sort() {
   std::sort(begins_of_moving_launches_.begin(), begins_of_moving_launches_.end());
 }
 
-launch* launch_table::find(const event& e) {
+launch* launch_table::find_launch(const event& e) {
   const auto of_gpu = by_gpu_.find(e.device);
   if (of_gpu == by_gpu_.end()) return nullptr;
   std::vector<launch>& all = of_gpu->second;
@@ -89,7 +89,7 @@ launch* launch_table::find(const event& e) {
 }
 
 bool launch_table::add_to_launch(const event& e) {
-  launch* const l = find(e);
+  launch* const l = find_launch(e);
   if (l == nullptr) return false;
   if (l->moved.empty()) begins_of_moving_launches_.push_back(l->begin);
   l->moved.add(e);
@@ -102,7 +102,7 @@ bool launch_table::has_moving_launch_between(nanoseconds after, nanoseconds unti
   return next != begins_of_moving_launches_.end() && *next <= until;
 }
 
-void launch_table::write(nanoseconds before) {
+void launch_table::write_ended(nanoseconds before) {
   for (auto& [gpu, all] : by_gpu_) {
     const auto kept =
         std::stable_partition(all.begin(), all.end(), [&](const launch& l) { return l.end < before; });
@@ -111,10 +111,10 @@ void launch_table::write(nanoseconds before) {
         summed_.add(*l, was_counted(*l));
         continue;
       }
-      writer_.limited_line(kind("kernel") + field("name", l->name) + field("launch", l->number) +
-                           field("gpu", gpu) + field("stream", l->stream) +
-                           writer_.time("begin_ns", l->begin) + writer_.time("end_ns", l->end) +
-                           l->moved.fields());
+      writer_.write_limited_line(kind_field("kernel") + field("name", l->name) + field("launch", l->number) +
+                                 field("gpu", gpu) + field("stream", l->stream) +
+                                 writer_.time_field("begin_ns", l->begin) +
+                                 writer_.time_field("end_ns", l->end) + l->moved.json_fields());
     }
     all.erase(all.begin(), kept);
   }

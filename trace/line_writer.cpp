@@ -30,7 +30,7 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-std::string kind(std::string_view name) {
+std::string kind_field(std::string_view name) {
   return "\"kind\":" + quoted(name);
 }
 
@@ -44,23 +44,23 @@ std::string device_field(std::uint32_t device) {
 
 line_writer::line_writer(writer_options to, nanoseconds start) : options_(std::move(to)), start_(start) {}
 
-void line_writer::line(const std::string& fields) {
-  text_ += '{';
-  text_ += fields;
-  text_ += "}\n";
+void line_writer::write_line(const std::string& fields) {
+  buffer_ += '{';
+  buffer_ += fields;
+  buffer_ += "}\n";
 }
 
-void line_writer::limited_line(const std::string& fields) {
-  block_bytes_ += fields.size();
-  if (block_bytes_ > options_.max_bytes)
+void line_writer::write_limited_line(const std::string& fields) {
+  bytes_of_limited_lines_ += fields.size();
+  if (bytes_of_limited_lines_ > options_.max_bytes)
     return note_missing("what moved after the first " + std::to_string(options_.max_bytes / 1'000'000) +
                         " MB of lines");
-  line(fields);
+  write_line(fields);
 }
 
-std::uint32_t line_writer::name_of(std::string_view text) {
+std::uint32_t line_writer::name_id(std::string_view text) {
   const auto [at, is_new] = names_.try_emplace(std::string(text), static_cast<std::uint32_t>(names_.size()));
-  if (is_new) line(kind("name") + field("id", at->second) + field("name", text));
+  if (is_new) write_line(kind_field("name") + field("id", at->second) + field("name", text));
   return at->second;
 }
 
@@ -68,31 +68,31 @@ std::string line_writer::callers_field(const std::vector<std::string>& places) {
   std::string out;
   for (const std::string& place : places) {
     if (!out.empty()) out += ',';
-    out += std::to_string(name_of(place));
+    out += std::to_string(name_id(place));
   }
   return ",\"called\":[" + out + ']';
 }
 
-std::string line_writer::place(std::uint64_t program_counter) {
+std::string line_writer::place_field(std::uint64_t program_counter) {
   if (program_counter == 0 || !options_.place) return {};
-  return field("place", name_of(options_.place(program_counter)));
+  return field("place", name_id(options_.place(program_counter)));
 }
 
 void line_writer::note_missing(const std::string& what) {
   if (std::find(missing_.begin(), missing_.end(), what) != missing_.end()) return;
   missing_.push_back(what);
-  line(kind("lacking") + field("what", what));
+  write_line(kind_field("lacking") + field("what", what));
 }
 
-bool line_writer::below_limit(std::uint64_t& lines, const char* what) {
+bool line_writer::count_line_within_limit(std::uint64_t& lines, const char* what) {
   if (++lines <= max_lines) return true;
   note_missing(std::string(what) + " after the first " + std::to_string(max_lines));
   return false;
 }
 
 void line_writer::flush() {
-  if (!text_.empty()) options_.write(text_);
-  text_.clear();
+  if (!buffer_.empty()) options_.write(buffer_);
+  buffer_.clear();
 }
 
 }  // namespace um::tracing

@@ -18,7 +18,7 @@ namespace um::tracing {
 std::string quoted(std::string_view text);
 
 // Returns `"kind":"name"`, with which every line begins.
-std::string kind(std::string_view name);
+std::string kind_field(std::string_view name);
 
 // `,"name":value`
 template <std::integral Number>
@@ -39,28 +39,28 @@ class line_writer {
  public:
   line_writer(writer_options to, nanoseconds start);
 
-  void line(const std::string& fields);
+  void write_line(const std::string& fields);
   // Writes a line about blocks, unless `max_bytes` of such lines were written.
-  void limited_line(const std::string& fields);
+  void write_limited_line(const std::string& fields);
   // Returns a field with a time relative to the start of the trace.
-  std::string time(const char* name, nanoseconds at) const { return field(name, at - start_); }
+  std::string time_field(const char* name, nanoseconds at) const { return field(name, at - start_); }
   // Returns the number that stands for a text. Writes the line that defines the number at its first use.
-  std::uint32_t name_of(std::string_view text);
+  std::uint32_t name_id(std::string_view text);
   std::string callers_field(const std::vector<std::string>& places);
-  std::string place(std::uint64_t program_counter);
+  std::string place_field(std::uint64_t program_counter);
   // Writes once that this trace lacks `what`.
   void note_missing(const std::string& what);
-  // Increments `lines` and returns whether the line is within the limit of its kind.
-  bool below_limit(std::uint64_t& lines, const char* what);
+  // Increments `lines`, and returns whether it is within the limit of lines of a kind.
+  bool count_line_within_limit(std::uint64_t& lines, const char* what);
   void flush();
 
  private:
   writer_options options_;
   nanoseconds start_;
-  std::string text_;
+  std::string buffer_;  // lines not yet passed to options_.write
   std::unordered_map<std::string, std::uint32_t> names_;
-  std::vector<std::string> missing_;
-  std::uint64_t block_bytes_ = 0;
+  std::vector<std::string> missing_;  // texts of note_missing()
+  std::uint64_t bytes_of_limited_lines_ = 0;
 };
 
 }  // namespace um::tracing

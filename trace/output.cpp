@@ -27,7 +27,7 @@ std::string first_line(const char* path) {
   return line;
 }
 
-std::string command_words() {
+std::string command_line_json() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
   const std::string all{std::istreambuf_iterator<char>(in), {}};
   std::string out;
@@ -43,7 +43,7 @@ std::string command_words() {
 constexpr int max_frames = 32;
 constexpr std::size_t max_callers = 8;
 
-bool find(std::uint64_t address, Dl_info& info) {
+bool find_module(std::uint64_t address, Dl_info& info) {
   return dladdr(reinterpret_cast<void*>(address), &info) != 0 && info.dli_fname != nullptr;
 }
 
@@ -60,8 +60,8 @@ bool is_of_cuda(std::string_view file) {
 std::string environment_line(nanoseconds start, nanoseconds wall) {
   utsname system{};
   uname(&system);
-  return '{' + kind("environment") + field("schema", schema) + field("tool", "umbench trace") +
-         field("process", getpid()) + field("parent", getppid()) + ",\"program\":" + command_words() +
+  return '{' + kind_field("environment") + field("schema", schema) + field("tool", "umbench trace") +
+         field("process", getpid()) + field("parent", getppid()) + ",\"program\":" + command_line_json() +
          field("start_ns", start) + field("wall_clock_ns", wall) + field("kernel_release", system.release) +
          field("driver", first_line("/proc/driver/nvidia/version")) + "}\n";
 }
@@ -81,7 +81,7 @@ void output::write(std::string_view text) const {
 
 std::string place_of(std::uint64_t program_counter) {
   Dl_info info{};
-  if (!find(program_counter, info)) return {};
+  if (!find_module(program_counter, info)) return {};
   const auto base = reinterpret_cast<std::uint64_t>(info.dli_fbase);
   const auto* const header = static_cast<const ElfW(Ehdr)*>(info.dli_fbase);
   const std::uint64_t offset = header->e_type == ET_EXEC ? program_counter : program_counter - base;
@@ -103,7 +103,7 @@ std::vector<std::string> callers_of(const call_stack& stack) {
   for (void* const frame : stack) {
     const std::uint64_t call = reinterpret_cast<std::uint64_t>(frame) - 1;
     Dl_info info{};
-    if (find(call, info) && !is_of_cuda(info.dli_fname)) all.push_back(place_of(call));
+    if (find_module(call, info) && !is_of_cuda(info.dli_fname)) all.push_back(place_of(call));
     if (all.size() == max_callers) break;
   }
   return all;

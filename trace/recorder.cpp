@@ -119,31 +119,33 @@ void recorder::add(const contention_event& c) {
 }
 
 void recorder::add_timed(const kernel& k) {
-  if (!lines_.below_limit(timed_lines_, "times of launches")) return;
-  const std::uint32_t name = lines_.name_of(k.name);
-  lines_.line(kind("timed") + field("name", name) + field("launch", launches_.next_number(k.gpu, name)) +
-              field("gpu", k.gpu) + lines_.time("begin_ns", k.begin) + lines_.time("end_ns", k.end));
+  if (!lines_.count_line_within_limit(timed_lines_, "times of launches")) return;
+  const std::uint32_t name = lines_.name_id(k.name);
+  lines_.write_line(kind_field("timed") + field("name", name) +
+                    field("launch", launches_.next_number(k.gpu, name)) + field("gpu", k.gpu) +
+                    lines_.time_field("begin_ns", k.begin) + lines_.time_field("end_ns", k.end));
 }
 
 void recorder::add(const allocation& a) {
   const std::string called = lines_.callers_field(a.callers);
-  lines_.line(kind("allocation") + lines_.time("at_ns", a.at) + field("address", a.address) +
-              field("bytes", a.bytes) + device_field(a.device) + field("memory", a.memory) + called);
+  lines_.write_line(kind_field("allocation") + lines_.time_field("at_ns", a.at) +
+                    field("address", a.address) + field("bytes", a.bytes) + device_field(a.device) +
+                    field("memory", a.memory) + called);
 }
 
 void recorder::add(const hint& h) {
-  if (!lines_.below_limit(hints_, "prefetch and advice calls")) return;
+  if (!lines_.count_line_within_limit(hints_, "prefetch and advice calls")) return;
   const std::string called = lines_.callers_field(h.callers);
-  lines_.line(kind("hint") + lines_.time("at_ns", h.at) + lines_.time("until_ns", h.until) +
-              field("call", h.call) + field("address", h.address) + field("bytes", h.bytes) +
-              device_field(h.device) + called);
+  lines_.write_line(kind_field("hint") + lines_.time_field("at_ns", h.at) +
+                    lines_.time_field("until_ns", h.until) + field("call", h.call) +
+                    field("address", h.address) + field("bytes", h.bytes) + device_field(h.device) + called);
 }
 
 void recorder::add(const range& r) {
-  if (!lines_.below_limit(ranges_, "named ranges")) return;
-  const std::uint32_t name = lines_.name_of(r.name);
-  lines_.line(kind("range") + lines_.time("begin_ns", r.begin) + lines_.time("end_ns", r.end) +
-              field("name", name));
+  if (!lines_.count_line_within_limit(ranges_, "named ranges")) return;
+  const std::uint32_t name = lines_.name_id(r.name);
+  lines_.write_line(kind_field("range") + lines_.time_field("begin_ns", r.begin) +
+                    lines_.time_field("end_ns", r.end) + field("name", name));
 }
 
 void recorder::pause(nanoseconds at, const driver_sums& sums) {
@@ -154,29 +156,30 @@ void recorder::pause(nanoseconds at, const driver_sums& sums) {
 
 void recorder::resume(nanoseconds at, const driver_sums& sums) {
   if (paused_ == 0) return;
-  lines_.line(kind("uncounted") + lines_.time("begin_ns", paused_) + lines_.time("end_ns", at) +
-              fields_of(sums - sums_at_pause_));
+  lines_.write_line(kind_field("uncounted") + lines_.time_field("begin_ns", paused_) +
+                    lines_.time_field("end_ns", at) + fields_of(sums - sums_at_pause_));
   paused_ = 0;
   launches_.counting_resumed(at);
 }
 
 // --- assigning events to launches and to lines ---
 
-void recorder::write_line(sum_of_cause& of) {
+void recorder::write_sum(sum_of_cause& of) {
   if (of.moved.empty()) return;
-  const std::string place = lines_.place(of.moved.program_counter());
-  lines_.limited_line(kind(of.kind) + lines_.time("begin_ns", of.moved.begin()) +
-                      lines_.time("end_ns", of.moved.end()) + of.moved.fields() + place);
+  const std::string place = lines_.place_field(of.moved.program_counter());
+  lines_.write_limited_line(kind_field(of.kind) + lines_.time_field("begin_ns", of.moved.begin()) +
+                            lines_.time_field("end_ns", of.moved.end()) + of.moved.json_fields() + place);
   of.moved = {};
 }
 
-// Adds an event to the line of its cause. Writes that line first if a launch that moved data has begun since
-// the line did, so that lines sorted by time give the order of accesses.
+// Adds an event to the line of its cause. Writes that line first if it has had no event for longest_pause, or
+// if a launch that moved data has begun since the line did: so lines sorted by time give the order of
+// accesses.
 void recorder::add_to_sum_of_cause(const event& e) {
   sum_of_cause& into = caused_by_user(e.what) ? user_ : caused_by_host(e.what) ? host_ : other_;
   if (!into.moved.empty() && (launches_.has_moving_launch_between(into.moved.begin(), e.begin) ||
                               e.begin > into.moved.end() + longest_pause))
-    write_line(into);
+    write_sum(into);
   into.moved.add(e);
 }
 
@@ -217,20 +220,21 @@ void recorder::merge_old_events() {
   note_missing("part of the time that kernels waited for faults: one ran long with many of them");
 }
 
-void recorder::write_until(nanoseconds now) {
+void recorder::write_settled(nanoseconds now) {
   assign_events(now - assignment_delay, false);
-  launches_.write(now - 2 * assignment_delay);
+  launches_.write_ended(now - 2 * assignment_delay);
   lines_.flush();
 }
 
 void recorder::finish(nanoseconds now, const driver_sums* sums) {
   assign_events(now + assignment_delay, true);
-  for (sum_of_cause* of : {&user_, &host_, &other_}) write_line(*of);
-  launches_.write(now + assignment_delay);
+  for (sum_of_cause* of : {&user_, &host_, &other_}) write_sum(*of);
+  launches_.write_ended(now + assignment_delay);
   launches_.finish();
   resume(now, sums != nullptr ? *sums : sums_at_pause_);
-  lines_.line(kind("end") + lines_.time("at_ns", now) + field("lost_records", lost_) +
-              (sums != nullptr ? fields_of(*sums) : std::string{}));
+  lines_.write_line(kind_field("end") + lines_.time_field("at_ns", now) +
+                    field("lost_records", lost_records_) +
+                    (sums != nullptr ? fields_of(*sums) : std::string{}));
   lines_.flush();
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/units.hpp"
-#include "trace/bins.hpp"
+#include "trace/event_sums.hpp"
 #include "trace/line_writer.hpp"
 #include "trace/records.hpp"
 #include "trace/uvm_tools.hpp"
@@ -20,7 +20,7 @@ struct launch {
   nanoseconds begin = 0, end = 0;
   std::uint32_t gpu = 0, stream = 0, name = 0;
   std::uint64_t number = 0;  // counts the launches of that name on that GPU
-  bin moved;                 // what its faults moved
+  event_sums moved;          // what its faults moved
 };
 
 // Sums launches and copies that do not get their own line, in time slices of a second for each GPU.
@@ -29,10 +29,10 @@ class summed_launches {
   explicit summed_launches(line_writer& to) : writer_(to) {}
   // `counted` says that Unified Memory was counted during the launch, so that it moved nothing.
   void add(const launch& l, bool counted) {
-    at({l.gpu, counted}, l.begin, l.end).kernels[l.name].add(0, l.end - l.begin);
+    slice_for({l.gpu, counted}, l.begin, l.end).kernels[l.name].add(0, l.end - l.begin);
   }
   void add(const copy& c) {
-    at({c.gpu, true}, c.begin, c.end).copies[std::string(c.direction)].add(c.bytes, c.end - c.begin);
+    slice_for({c.gpu, true}, c.begin, c.end).copies[std::string(c.direction)].add(c.bytes, c.end - c.begin);
   }
   void finish() {
     for (auto& [of, s] : slices_) write(of, s);
@@ -42,7 +42,7 @@ class summed_launches {
   struct total {
     std::uint64_t count = 0, bytes = 0;
     nanoseconds busy = 0;  // sum of their durations
-    void add(std::uint64_t more, nanoseconds time);
+    void add(std::uint64_t more_bytes, nanoseconds time);
   };
   struct time_slice {
     nanoseconds begin = 0, end = 0;
@@ -51,7 +51,7 @@ class summed_launches {
   };
   using key = std::pair<std::uint32_t, bool>;  // GPU, and whether Unified Memory was counted
 
-  time_slice& at(key of, nanoseconds begin, nanoseconds end);
+  time_slice& slice_for(key of, nanoseconds begin, nanoseconds end);
   void write(key of, time_slice& s);
 
   line_writer& writer_;
@@ -79,11 +79,11 @@ class launch_table {
   // Whether a launch that moved something began after `after` and not later than `until`. Needs sort().
   bool has_moving_launch_between(nanoseconds after, nanoseconds until) const;
   // Writes and removes the launches that ended before that time.
-  void write(nanoseconds before);
+  void write_ended(nanoseconds before);
   void finish() { summed_.finish(); }
 
  private:
-  launch* find(const event& e);
+  launch* find_launch(const event& e);
   bool was_counted(const launch& l) const;
 
   line_writer& writer_;
@@ -114,19 +114,19 @@ class recorder {
   void add(const copy& c) { launches_.add(c); }
   void add(const allocation& a);
   void add(const release& r) {
-    lines_.line(kind("free") + lines_.time("at_ns", r.at) + field("address", r.address));
+    lines_.write_line(kind_field("free") + lines_.time_field("at_ns", r.at) + field("address", r.address));
   }
   void add(const hint& h);
   void add(const range& r);
   // Writes once that this trace lacks `what`.
   void note_missing(const std::string& what) { lines_.note_missing(what); }
-  void lose(std::uint64_t records) { lost_ += records; }
+  void lose(std::uint64_t records) { lost_records_ += records; }
   // From pause() to resume() Unified Memory is not counted. `sums` are the driver's at that time.
   void pause(nanoseconds at, const driver_sums& sums);
   void resume(nanoseconds at, const driver_sums& sums);
 
-  // Writes the events and launches that are older than the delay at the time `now`.
-  void write_until(nanoseconds now);
+  // Writes the events older than assignment_delay at the time `now`, and the launches older than twice that.
+  void write_settled(nanoseconds now);
   // Writes all remaining events and the last line. `sums` are the driver's, nullptr if it does not count.
   void finish(nanoseconds now, const driver_sums* sums = nullptr);
 
@@ -134,13 +134,13 @@ class recorder {
   // Sums of events that belong to no launch; they get a line of their own.
   struct sum_of_cause {
     const char* kind;  // kind of its line
-    bin moved;
+    event_sums moved;
   };
 
   void split_by_block(event e, std::uint64_t address, std::uint64_t bytes);
   void assign_events(nanoseconds before, bool all);
   void add_to_sum_of_cause(const event& e);
-  void write_line(sum_of_cause& of);
+  void write_sum(sum_of_cause& of);
   void merge_old_events();
 
   line_writer lines_;
@@ -149,7 +149,7 @@ class recorder {
   sum_of_cause host_{"host", {}}, user_{"prefetched", {}}, other_{"other", {}};
   nanoseconds paused_ = 0;  // time at which counting paused; 0 while it goes on
   driver_sums sums_at_pause_;
-  std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_lines_ = 0;
+  std::uint64_t lost_records_ = 0, hints_ = 0, ranges_ = 0, timed_lines_ = 0;
 };
 
 // Adds a record of CUPTI or of the driver's events.

@@ -113,7 +113,7 @@ enum class counter_kind : std::uint32_t {
 };
 
 struct unified_memory_record {
-  static constexpr std::uint32_t of_kind = 25;
+  static constexpr std::uint32_t of_kind = 25;  // CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER
   std::uint32_t kind = of_kind;
   counter_kind counter{};
   std::uint64_t value = 0, start = 0, end = 0, address = 0;

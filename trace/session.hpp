@@ -58,7 +58,7 @@ struct session {
   bool may_count = true, by_cupti = false, trace_wants_faults = true;
   std::optional<bool> follower_wants_faults;  // nothing without a follower
   driver_sums driver_sums_at_begin,
-      recorded_sums_at_begin;             // values at the time at which counting last began
+      sums_of_records_at_begin;           // values at the time at which counting last began
   driver_sums driver_sums_at_last_check;  // at the last check for lost records
   nanoseconds last_loss_check = 0;
 

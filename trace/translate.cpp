@@ -10,7 +10,7 @@
 namespace um::tracing {
 namespace {
 
-nanoseconds at(std::uint64_t time) {
+nanoseconds time_of(std::uint64_t time) {
   return static_cast<nanoseconds>(time);
 }
 
@@ -24,8 +24,8 @@ std::string demangled(const char* name) {
 
 // A value of CUPTI or the driver, and its name in a trace.
 template <class Kind, std::size_t N>
-const char* name_in(const std::array<std::pair<Kind, const char*>, N>& names, std::uint64_t kind,
-                    const char* otherwise) {
+const char* name_of_kind(const std::array<std::pair<Kind, const char*>, N>& names, std::uint64_t kind,
+                         const char* otherwise) {
   const auto found =
       std::ranges::find(names, kind, [](const auto& row) { return static_cast<std::uint64_t>(row.first); });
   return found == names.end() ? otherwise : found->second;
@@ -104,30 +104,30 @@ void translator::add_kernel(const CUpti_ActivityKernel10& k) {
   if (k.start == 0 || k.end == 0) return recorder_.note_missing("some kernels: CUPTI gave no times of them");
   auto known = names_.find(k.name);
   if (known == names_.end()) known = names_.emplace(k.name, demangled(k.name)).first;
-  const kernel launch{at(k.start), at(k.end), k.deviceId, k.streamId, known->second};
+  const kernel launch{time_of(k.start), time_of(k.end), k.deviceId, k.streamId, known->second};
   if (times_only_) return recorder_.add_timed(launch);
   recorder_.add(launch);
 }
 
 void translator::add_memory(const CUpti_ActivityMemory4& m) {
   if (m.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE)
-    return recorder_.add(release{at(m.timestamp), m.address});
+    return recorder_.add(release{time_of(m.timestamp), m.address});
   std::vector<std::string> callers;
   if (const auto known = callers_.find(m.address); known != callers_.end()) {
     callers = std::move(known->second);
     callers_.erase(known);
   }
-  recorder_.add(allocation{at(m.timestamp), m.address, m.bytes, m.deviceId,
-                           name_in(memory_kinds, m.memoryKind, "other"), std::move(callers)});
+  recorder_.add(allocation{time_of(m.timestamp), m.address, m.bytes, m.deviceId,
+                           name_of_kind(memory_kinds, m.memoryKind, "other"), std::move(callers)});
 }
 
 void translator::add_marker(const CUpti_ActivityMarker2& m) {
   if ((m.flags & CUPTI_ACTIVITY_FLAG_MARKER_START) != 0) {
-    open_ranges_[m.id] = {at(m.timestamp), m.name != nullptr ? m.name : ""};
+    open_ranges_[m.id] = {time_of(m.timestamp), m.name != nullptr ? m.name : ""};
   } else if ((m.flags & CUPTI_ACTIVITY_FLAG_MARKER_END) != 0) {
     const auto begun = open_ranges_.find(m.id);
     if (begun == open_ranges_.end()) return;
-    recorder_.add(range{begun->second.begin, at(m.timestamp), begun->second.name});
+    recorder_.add(range{begun->second.begin, time_of(m.timestamp), begun->second.name});
     open_ranges_.erase(begun);
   }
 }
@@ -138,12 +138,12 @@ void translator::add(const CUpti_Activity& record) {
       return add_kernel(as_record<CUpti_ActivityKernel10>(record));
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto& c = as_record<CUpti_ActivityMemcpy6>(record);
-      return recorder_.add(
-          copy{at(c.start), at(c.end), c.bytes, c.deviceId, name_in(directions, c.copyKind, "copy")});
+      return recorder_.add(copy{time_of(c.start), time_of(c.end), c.bytes, c.deviceId,
+                                name_of_kind(directions, c.copyKind, "copy")});
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto& s = as_record<CUpti_ActivityMemset4>(record);
-      return recorder_.add(copy{at(s.start), at(s.end), s.bytes, s.deviceId, "memset"});
+      return recorder_.add(copy{time_of(s.start), time_of(s.end), s.bytes, s.deviceId, "memset"});
     }
     case CUPTI_ACTIVITY_KIND_MEMORY2:
       return add_memory(as_record<CUpti_ActivityMemory4>(record));
@@ -169,12 +169,12 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise: {
       const auto& a = parameters_as<cuMemAdvise_params>(p);
-      return one_hint(name_in(advices, a.advice, "advice"), a.devPtr, a.count,
+      return one_hint(name_of_kind(advices, a.advice, "advice"), a.devPtr, a.count,
                       static_cast<std::uint32_t>(a.device));
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise_v2: {
       const auto& a = parameters_as<cuMemAdvise_v2_params>(p);
-      return one_hint(name_in(advices, a.advice, "advice"), a.devPtr, a.count, device_of(a.location));
+      return one_hint(name_of_kind(advices, a.advice, "advice"), a.devPtr, a.count, device_of(a.location));
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync_ptsz: {

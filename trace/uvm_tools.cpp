@@ -32,7 +32,7 @@ struct tracker_parameters {
 static_assert(offsetof(tracker_parameters, version_or_answer) == 48);
 
 struct switch_parameters {
-  std::uint64_t wanted = 0;
+  std::uint64_t event_mask = 0;
   std::uint32_t answer = unanswered;
   std::uint32_t padding = 0;
 };
@@ -53,13 +53,13 @@ std::vector<int> uvm_files() {
 }
 
 // Returns whether the driver accepted the command.
-bool succeeds(int tools, unsigned long command, std::uint64_t wanted) {
-  switch_parameters parameters{.wanted = wanted};
+bool switch_by_command(int tools, unsigned long command, std::uint64_t event_mask) {
+  switch_parameters parameters{.event_mask = event_mask};
   return ioctl(tools, command, &parameters) == 0 && parameters.answer == 0;
 }
 
-bool track(int tools, int uvm_file, std::uint32_t version, const tracked_memory& memory,
-           std::uint64_t wanted) {
+bool try_track(int tools, int uvm_file, std::uint32_t version, const tracked_memory& memory,
+               std::uint64_t event_mask) {
   tracker_parameters tracker;
   tracker.queue = reinterpret_cast<std::uint64_t>(memory.queue);
   tracker.queue_entries = memory.entries;
@@ -67,7 +67,7 @@ bool track(int tools, int uvm_file, std::uint32_t version, const tracked_memory&
   tracker.uvm_file = static_cast<std::uint32_t>(uvm_file);
   tracker.version_or_answer = version;
   if (ioctl(tools, init_tracker, &tracker) != 0) return false;
-  return succeeds(tools, memory.entries > 0 ? enable_events : enable_counters, wanted);
+  return switch_by_command(tools, memory.entries > 0 ? enable_events : enable_counters, event_mask);
 }
 
 constexpr std::size_t page_bytes = 4096;
@@ -76,21 +76,21 @@ constexpr std::size_t bytes_to_gpus = 0, bytes_to_host = 1, cpu_fault_count = 2,
 
 }  // namespace
 
-tracker open_tracker(const tracked_memory& memory, std::uint64_t wanted) {
+tracker open_tracker(const tracked_memory& memory, std::uint64_t event_mask) {
   const std::uint32_t newest = memory.entries > 0 ? 1 : 2;  // events of version 2 have another layout
   for (const int uvm_file : uvm_files()) {
     for (std::uint32_t version = 0; version <= newest; ++version) {
       const int tools = open("/dev/nvidia-uvm-tools", O_RDWR | O_CLOEXEC);
       if (tools < 0) return {};
-      if (track(tools, uvm_file, version, memory, wanted)) return {tools, uvm_file};
+      if (try_track(tools, uvm_file, version, memory, event_mask)) return {tools, uvm_file};
       close(tools);
     }
   }
   return {};
 }
 
-bool switch_events(const tracker& of, bool on, std::uint64_t wanted) {
-  return succeeds(of.file, on ? enable_events : disable_events, wanted);
+bool switch_events(const tracker& of, bool on, std::uint64_t event_mask) {
+  return switch_by_command(of.file, on ? enable_events : disable_events, event_mask);
 }
 
 void flush_events(const tracker& of) {
@@ -124,10 +124,10 @@ bool driver_counters::begin() {
   page_.reset(static_cast<std::uint64_t*>(std::aligned_alloc(page_bytes, page_bytes)));
   if (page_ == nullptr) return false;
   std::memset(page_.get(), 0, page_bytes);
-  std::uint64_t wanted = 0;
+  std::uint64_t event_mask = 0;
   for (const std::size_t place : {bytes_to_gpus, bytes_to_host, cpu_fault_count, gpu_fault_count})
-    wanted |= std::uint64_t{1} << place;
-  file_ = open_tracker({.control = page_.get()}, wanted).file;
+    event_mask |= std::uint64_t{1} << place;
+  file_ = open_tracker({.control = page_.get()}, event_mask).file;
   return counts();
 }
 

@@ -19,11 +19,11 @@ struct tracker {
   int file = -1;      // tracking ends when it is closed; -1 if the driver refused
   int uvm_file = -1;  // the program's descriptor of nvidia-uvm
 };
-// `wanted` has one bit for each event or counter. Needs a CUDA context.
-tracker open_tracker(const tracked_memory& memory, std::uint64_t wanted);
+// `event_mask` has a bit for each event or counter. Needs a CUDA context.
+tracker open_tracker(const tracked_memory& memory, std::uint64_t event_mask);
 
 // Enables or disables events of a tracker with a queue. Returns false if the driver refuses.
-bool switch_events(const tracker& of, bool on, std::uint64_t wanted);
+bool switch_events(const tracker& of, bool on, std::uint64_t event_mask);
 
 // Makes the driver write the events of finished work into the queue now. Without this call it does so when it
 // next has work.
@@ -143,8 +143,7 @@ driver_sums operator-(const driver_sums& a, const driver_sums& b);
 // Returns the percentage of the moved bytes that `recorded` lacks, or 0 if fewer than 64 MiB moved.
 std::uint64_t lost_percent(const driver_sums& moved, const driver_sums& recorded);
 
-// Counters of the driver's tools interface (trace/uvm_tools.hpp). The driver increments counters in memory of
-// this process.
+// Counters of the driver's tools interface. The driver increments them in memory of this process.
 class driver_counters {
  public:
   driver_counters();

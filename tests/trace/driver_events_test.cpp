@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/trace/lines.hpp"
-#include "trace/bins.hpp"
+#include "trace/event_sums.hpp"
 
 namespace um::tracing {
 namespace {
@@ -122,8 +122,8 @@ TEST_F(driver_events_read, faults_without_a_replay_end_with_the_last_of_their_ba
   EXPECT_EQ(records.size(), 2U);
 }
 
-TEST(gpu_clock, follows_a_drift_within_two_seconds) {
-  gpu_clock clock;
+TEST(gpu_time_converter, follows_a_drift_within_two_seconds) {
+  gpu_time_converter clock;
   EXPECT_EQ(clock.to_cpu_time(5, 3), 3U);  // nothing is known yet
   constexpr std::uint64_t second = 1'000'000'000;
   clock.add_sample(10 * second, second);

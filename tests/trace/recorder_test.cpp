@@ -150,7 +150,7 @@ TEST_F(recorded, prefetches_and_evictions_are_told_apart) {
 TEST_F(recorded, launches_that_move_nothing_share_a_line_each_second) {
   for (nanoseconds i = 0; i < 1000; ++i) record.add(kernel{i * ms + 1, i * ms + 11, 0, 7, "quick"});
   record.add(copy{5 * ms, 6 * ms, 4096, 0, "host_to_device"});
-  record.write_until(10 * second);
+  record.write_settled(10 * second);
   record.finish(20 * second);
   const auto quiet = out.lines("quiet");
   ASSERT_EQ(quiet.size(), 1U);
@@ -160,10 +160,10 @@ TEST_F(recorded, launches_that_move_nothing_share_a_line_each_second) {
 
 TEST_F(recorded, a_kernel_that_still_runs_gets_its_events_when_it_ends) {
   record.add(to_gpu(1 * ms, base, 65536));
-  record.write_until(5 * second);
+  record.write_settled(5 * second);
   EXPECT_TRUE(out.lines("kernel").empty());
   record.add(kernel{ms / 2, 6 * second, 0, 7, "long"});
-  record.write_until(7 * second);
+  record.write_settled(7 * second);
   ASSERT_EQ(out.lines("kernel").size(), 1U);
   EXPECT_EQ(out.lines("kernel")[0].at("in_demand"), json({{100, 1, 65536}}));
 }
@@ -172,7 +172,7 @@ TEST_F(recorded, a_long_kernel_with_many_faults_keeps_its_sums) {
   constexpr std::uint64_t count = 450'000;
   for (std::uint64_t i = 0; i < count; ++i) {
     record.add(to_gpu(ms + static_cast<nanoseconds>(i), base + (i % 64) * block_bytes, 4096));
-    if (i % 50'000 == 0) record.write_until(5 * second);
+    if (i % 50'000 == 0) record.write_settled(5 * second);
   }
   record.add(kernel{ms / 2, 6 * second, 0, 7, "long"});
   record.finish(7 * second);
@@ -201,7 +201,7 @@ TEST_F(recorded, drained_lines_are_whole_and_the_last_line_says_what_was_lost) {
   record.add(allocation{1, base, 4096, 0, "managed", {"program+0x10 main", "libc.so+0x5"}});
   record.add(hint{2, 3, "prefetch", base, 4096, host, {"program+0x10 main"}});
   record.add(range{1, 9, "step \"1\"\n"});
-  record.write_until(second);
+  record.write_settled(second);
   EXPECT_EQ(out.text.back(), '\n');
   EXPECT_EQ(out.lines("allocation")[0].at("called"), json({0, 1}));
   EXPECT_EQ(out.lines("hint")[0].at("device"), "host");

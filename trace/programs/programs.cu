@@ -14,17 +14,19 @@
 namespace um::programs {
 namespace {
 
-struct expected_traffic {
-  double seconds = 0;
-  // Bytes moved by faults (and by the driver's own prefetching), and by prefetches; negative: unknown.
-  double fault_in = -1, fault_out = -1, prefetch_in = -1, prefetch_out = -1;
+struct program_run {
+  double seconds = 0;  // measured
+  // Expected bytes that faults move (with the driver's own prefetching), and that prefetches move; negative:
+  // unknown.
+  double expected_fault_in = -1, expected_fault_out = -1, expected_prefetch_in = -1,
+         expected_prefetch_out = -1;
 };
 
 struct program {
   const char* name;
   // The finding that umbench explain must list first; "" for a program without a defect.
   const char* planted_finding;
-  expected_traffic (*run)(std::size_t bytes, bool fixed);
+  program_run (*run)(std::size_t bytes, bool fixed);
 };
 
 void check(cudaError_t error) {
@@ -111,7 +113,7 @@ class managed {
   std::size_t bytes_;
 };
 
-float* result() {
+float* sum_target() {
   static float* const at = [] {
     float* made = nullptr;
     check(cudaMalloc(&made, sizeof(float)));
@@ -121,7 +123,7 @@ float* result() {
 }
 
 void read(const managed& m) {
-  read_all<<<blocks, threads>>>(m.at(), m.count(), result());
+  read_all<<<blocks, threads>>>(m.at(), m.count(), sum_target());
   check(cudaGetLastError());
 }
 void write(const managed& m, float value = 2) {
@@ -152,12 +154,12 @@ double as_double(std::size_t bytes) {
 
 // --- programs of which the bytes that move are known exactly ---
 
-expected_traffic run_stream_by_faults(std::size_t bytes, bool) {
+program_run run_stream_by_faults(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
   return {seconds_of([&] { read(a); }), as_double(bytes), 0, 0, 0};
 }
 
-expected_traffic run_stream_by_prefetch(std::size_t bytes, bool) {
+program_run run_stream_by_prefetch(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] {
     a.to_gpu();
@@ -166,7 +168,7 @@ expected_traffic run_stream_by_prefetch(std::size_t bytes, bool) {
   return {seconds, 0, 0, as_double(bytes), 0};
 }
 
-expected_traffic run_pushed_out(std::size_t bytes, bool) {
+program_run run_pushed_out(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] {
     a.to_gpu();
@@ -178,7 +180,7 @@ expected_traffic run_pushed_out(std::size_t bytes, bool) {
 
 constexpr int rounds = 4;
 
-expected_traffic run_in_turns(std::size_t bytes, bool) {
+program_run run_in_turns(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
@@ -191,14 +193,14 @@ expected_traffic run_in_turns(std::size_t bytes, bool) {
 }
 
 // Reads every second granule of 64 KiB. They are half of a block, so the driver does not fetch the rest.
-expected_traffic run_strided(std::size_t bytes, bool) {
+program_run run_strided(std::size_t bytes, bool) {
   constexpr std::size_t stride = 128 * 1024 / sizeof(float);
   const managed a = managed::of_host(bytes);
-  const double seconds = seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, result()); });
+  const double seconds = seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, sum_target()); });
   return {seconds, as_double(bytes) / 2, 0, 0, 0};
 }
 
-expected_traffic run_duplicated(std::size_t bytes, bool) {
+program_run run_duplicated(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
   a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   const double seconds = seconds_of([&] {
@@ -212,7 +214,7 @@ expected_traffic run_duplicated(std::size_t bytes, bool) {
 }
 
 // GPU 0 reads all of one array, GPU 1 half of another, then GPU 1 the array on GPU 0. Needs two GPUs.
-expected_traffic run_on_two_gpus(std::size_t bytes, bool) {
+program_run run_on_two_gpus(std::size_t bytes, bool) {
   int gpus = 0;
   check(cudaGetDeviceCount(&gpus));
   if (gpus < 2) {
@@ -235,7 +237,7 @@ expected_traffic run_on_two_gpus(std::size_t bytes, bool) {
 
 // --- programs with one defect each, and their fixed forms ---
 
-expected_traffic run_no_prefetch(std::size_t bytes, bool fixed) {
+program_run run_no_prefetch(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     if (fixed) a.to_gpu();
@@ -244,7 +246,7 @@ expected_traffic run_no_prefetch(std::size_t bytes, bool fixed) {
 }
 
 // Writes new pages: nothing moves, but every block faults.
-expected_traffic run_fresh_output(std::size_t bytes, bool fixed) {
+program_run run_fresh_output(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   return {seconds_of([&] {
     if (fixed) a.to_gpu();
@@ -252,7 +254,7 @@ expected_traffic run_fresh_output(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic run_late_prefetch(std::size_t bytes, bool fixed) {
+program_run run_late_prefetch(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   cudaStream_t beside{};
   check(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking));
@@ -269,7 +271,7 @@ expected_traffic run_late_prefetch(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic run_prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
+program_run run_prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     if (fixed) {
@@ -281,7 +283,7 @@ expected_traffic run_prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic run_ping_pong(std::size_t bytes, bool fixed) {
+program_run run_ping_pong(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
@@ -294,7 +296,7 @@ expected_traffic run_ping_pong(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic run_table_without_advice(std::size_t bytes, bool fixed) {
+program_run run_table_without_advice(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   if (fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   return {seconds_of([&] {
@@ -307,7 +309,7 @@ expected_traffic run_table_without_advice(std::size_t bytes, bool fixed) {
 }
 
 // The host updates a counter in every block of the GPU's data.
-expected_traffic run_shared_blocks(std::size_t bytes, bool fixed) {
+program_run run_shared_blocks(std::size_t bytes, bool fixed) {
   constexpr std::size_t block = 2 * 1024 * 1024 / sizeof(float);
   const managed a(bytes);
   std::vector<float> own(a.count() / block + 1);
@@ -325,14 +327,14 @@ expected_traffic run_shared_blocks(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic run_sparse_reads(std::size_t bytes, bool fixed) {
+program_run run_sparse_reads(std::size_t bytes, bool fixed) {
   constexpr std::size_t stride = 128 * 1024 / sizeof(float);
   const managed a = managed::of_host(bytes);
   if (fixed) a.keep_on_host();
-  return {seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, result()); })};
+  return {seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, sum_target()); })};
 }
 
-expected_traffic run_pinned_to_the_host(std::size_t bytes, bool fixed) {
+program_run run_pinned_to_the_host(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   if (!fixed) a.keep_on_host();
   return {seconds_of([&] {
@@ -342,7 +344,7 @@ expected_traffic run_pinned_to_the_host(std::size_t bytes, bool fixed) {
 }
 
 // The driver handles such writes page by page, so that even few bytes take long.
-expected_traffic run_duplicates_that_are_written(std::size_t bytes, bool fixed) {
+program_run run_duplicates_that_are_written(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes / 32);
   if (!fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   a.to_gpu();
@@ -354,7 +356,7 @@ expected_traffic run_duplicates_that_are_written(std::size_t bytes, bool fixed) 
   })};
 }
 
-expected_traffic run_pushed_out_and_used_again(std::size_t bytes, bool fixed) {
+program_run run_pushed_out_and_used_again(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   a.to_gpu();
   return {seconds_of([&] {
@@ -367,7 +369,7 @@ expected_traffic run_pushed_out_and_used_again(std::size_t bytes, bool fixed) {
 }
 
 // The GPU writes and the CPU reads: by faults, or fixed by a prefetch to the host.
-expected_traffic written_and_read_back(const managed& a, bool fixed) {
+program_run run_written_and_read_back(const managed& a, bool fixed) {
   a.to_gpu();
   write(a);
   return {seconds_of([&] {
@@ -377,13 +379,13 @@ expected_traffic written_and_read_back(const managed& a, bool fixed) {
   })};
 }
 
-expected_traffic run_result_read_by_faults(std::size_t bytes, bool fixed) {
-  return written_and_read_back(managed(bytes), fixed);
+program_run run_result_read_by_faults(std::size_t bytes, bool fixed) {
+  return run_written_and_read_back(managed(bytes), fixed);
 }
 
 // --- programs that were not used to write the rules of umbench explain ---
 
-expected_traffic run_one_of_three_forgotten(std::size_t bytes, bool fixed) {
+program_run run_one_of_three_forgotten(std::size_t bytes, bool fixed) {
   const std::size_t each = bytes / 2;
   const managed a = managed::of_host(each), b = managed::of_host(each), c = managed::of_host(each);
   return {seconds_of([&] {
@@ -394,7 +396,7 @@ expected_traffic run_one_of_three_forgotten(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic run_half_prefetched(std::size_t bytes, bool fixed) {
+program_run run_half_prefetched(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     check(cudaMemPrefetchAsync(a.at(), fixed ? bytes : bytes / 2,
@@ -403,7 +405,7 @@ expected_traffic run_half_prefetched(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic run_parameters_that_travel(std::size_t bytes, bool fixed) {
+program_run run_parameters_that_travel(std::size_t bytes, bool fixed) {
   const managed data(bytes), parameters = managed::of_host(bytes / 8);
   data.to_gpu();
   write(data);
@@ -418,23 +420,23 @@ expected_traffic run_parameters_that_travel(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic run_read_back_from_a_preferred_gpu(std::size_t bytes, bool fixed) {
+program_run run_read_back_from_a_preferred_gpu(std::size_t bytes, bool fixed) {
   const managed a(bytes / 4);
   a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeDevice);
-  return written_and_read_back(a, fixed);
+  return run_written_and_read_back(a, fixed);
 }
 
-expected_traffic run_gathered_rows(std::size_t bytes, bool fixed) {
+program_run run_gathered_rows(std::size_t bytes, bool fixed) {
   constexpr std::size_t stride = 256 * 1024 / sizeof(float);
   const managed a = managed::of_host(bytes);
   if (fixed) a.keep_on_host();
   return {seconds_of([&] {
     for (int i = 0; i < rounds; ++i)
-      read_some<<<4, 32>>>(a.at() + i * 1024, a.count() - i * 1024, stride, result());
+      read_some<<<4, 32>>>(a.at() + i * 1024, a.count() - i * 1024, stride, sum_target());
   })};
 }
 
-expected_traffic run_cleared_on_the_host(std::size_t bytes, bool fixed) {
+program_run run_cleared_on_the_host(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.to_gpu();
   return {seconds_of([&] {
@@ -507,12 +509,12 @@ int main(int argc, char** argv) {
                    "um_trace_programs: --mib wants a multiple of 64 below a quarter of what is free\n");
       return 2;
     }
-    const expected_traffic t = p.run(mib << 20, fixed);
+    const program_run t = p.run(mib << 20, fixed);
     std::printf(
         "{\"program\":\"%s\",\"fixed\":%s,\"plants\":\"%s\",\"seconds\":%.6f,\"fault_in_bytes\":%.0f,"
         "\"fault_out_bytes\":%.0f,\"prefetch_in_bytes\":%.0f,\"prefetch_out_bytes\":%.0f}\n",
-        p.name, fixed ? "true" : "false", p.planted_finding, t.seconds, t.fault_in, t.fault_out,
-        t.prefetch_in, t.prefetch_out);
+        p.name, fixed ? "true" : "false", p.planted_finding, t.seconds, t.expected_fault_in,
+        t.expected_fault_out, t.expected_prefetch_in, t.expected_prefetch_out);
     return 0;
   }
   for (const program& p : programs) std::printf("%s %s\n", p.name, p.planted_finding);

@@ -55,7 +55,7 @@ struct event {
   quantity what{};
 };
 
-class bin {
+class event_sums {
  public:
   void add(const event& e);
   bool empty() const { return sums_.empty(); }
@@ -70,7 +70,7 @@ class bin {
   // are
   //   equal or they moved whole; for faults all neighbours do
   // - `"granules":[[first block, blocks, mask],...]`: where less than whole blocks moved or faulted
-  std::string fields() const;
+  std::string json_fields() const;
 
  private:
   struct sum {

@@ -1,4 +1,4 @@
-#include "trace/bins.hpp"
+#include "trace/event_sums.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -39,7 +39,7 @@ void append_block(std::vector<block_run>& runs, std::uint64_t block, std::uint64
   runs.push_back({block, 1, value, value, merges_freely});
 }
 
-void write(std::string& out, const char* name, const std::vector<block_run>& runs, bool as_sum) {
+void append_field(std::string& out, const char* name, const std::vector<block_run>& runs, bool as_sum) {
   out += ",\"";
   out += name;
   out += "\":[";
@@ -53,7 +53,7 @@ void write(std::string& out, const char* name, const std::vector<block_run>& run
 
 }  // namespace
 
-void bin::add(const event& e) {
+void event_sums::add(const event& e) {
   if (sums_.empty() || e.begin < begin_) begin_ = e.begin;
   end_ = std::max(end_, std::max(e.begin, e.end));
   records_ += e.records;
@@ -71,7 +71,7 @@ void bin::add(const event& e) {
 }
 
 // Bytes of blocks that moved whole are summed over a run of neighbours, whatever caused each part.
-std::string bin::fields() const {
+std::string event_sums::json_fields() const {
   std::map<std::uint64_t, std::uint64_t> came, left;
   std::map<std::uint64_t, std::uint32_t> granules;
   for (const auto& [key, of] : sums_) {
@@ -91,13 +91,13 @@ std::string bin::fields() const {
           !is_bytes(what) || (what != quantity::in_peer && moved[block] == block_bytes);
       append_block(runs, block, at->second.amount, merges_freely);
     }
-    write(out, quantity_names.at(static_cast<std::size_t>(what)), runs, true);
+    append_field(out, quantity_names.at(static_cast<std::size_t>(what)), runs, true);
   }
   std::vector<block_run> masks;
   for (const auto& [block, mask] : granules) {
     if (mask != 0 && mask != every_granule) append_block(masks, block, mask, false);
   }
-  if (!masks.empty()) write(out, "granules", masks, false);
+  if (!masks.empty()) append_field(out, "granules", masks, false);
   return out;
 }
 
