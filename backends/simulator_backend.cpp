@@ -24,7 +24,7 @@ class simulator_backend final : public backend {
 
   profile measure_operators(const graph& g) override { return estimate(g, machine_); }
   std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> computes) override {
-    const slice_costs slices = estimate_slices(g, machine_);
+    const slice_costs slices = make_slice_estimator(g, machine_);
     std::vector<op_cost> costs;
     for (const compute& c : computes) costs.push_back(slices(c));
     return costs;
@@ -39,9 +39,9 @@ class simulator_backend final : public backend {
     check_fits(plan.pinned_arena_bytes, machine_.host_bytes, "the pinned arena", machine_.name + "'s host");
     const profile costs = estimate(g, machine_);
     execution result;
-    const simulated_run run{g, plan, machine_, costs, estimate_slices(g, machine_)};
-    simulation done =
-        simulate_steadily(run, request.iterations, request.records_timeline, request.computes_steady_cycle);
+    const simulation_input run{g, plan, machine_, costs, make_slice_estimator(g, machine_)};
+    simulation done = simulate_and_find_cycle(run, request.iterations, request.records_timeline,
+                                              request.computes_steady_cycle);
     result.iterations = std::move(done.iterations);
     result.steady_cycle_found = done.cycle;
     if (request.computes_time_band) result.band = band_of(run, result.iterations);

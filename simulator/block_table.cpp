@@ -26,7 +26,7 @@ bool is_accessed_remotely(const block_entry& b) {
   return is_advised(b, advice::preferred_host) || is_advised(b, advice::accessed_by_device);
 }
 
-void map_remotely(block_entry& b) {
+void map_if_accessed_remotely(block_entry& b) {
   if (is_accessed_remotely(b)) b.remote = b.host;
 }
 
@@ -87,7 +87,7 @@ void block_table::advise(range r, advice hint) {
     block_entry& b = entries_[id];
     b.advice_bits |= advice_bit(hint);
     if (!is_accessed_remotely(b)) b.remote = 0;
-    map_remotely(b);
+    map_if_accessed_remotely(b);
   }
 }
 

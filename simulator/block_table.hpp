@@ -33,7 +33,7 @@ bool is_advised(const block_entry& b, advice hint);
 // data with a preferred device migrates.
 bool is_accessed_remotely(const block_entry& b);
 // Maps data on the host for the device if kernels access it over the link.
-void map_remotely(block_entry& b);
+void map_if_accessed_remotely(block_entry& b);
 // The granules that a kernel reads or writes without a fault. A write to data that is mapped read-only
 // faults: read-mostly data, which is copied, and discarded data.
 granule_set accessible_without_fault(const block_entry& b, bool writes);

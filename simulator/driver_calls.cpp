@@ -27,12 +27,12 @@ void send_to_host(driver_operation& call, std::uint32_t id, granule_set want) {
     return;
   }
   b.device &= ~want;
-  map_remotely(b);
+  map_if_accessed_remotely(b);
   call.blocks.release_if_empty(id);
 }
 
 // Accounts for CPU faults on data that prefers the device: single pages leave it, while their granule stays.
-void fault_single_pages(driver_operation& touch, range r, std::uint32_t id) {
+void service_single_page_faults(driver_operation& touch, range r, std::uint32_t id) {
   const range block{id * managed_block, managed_block};
   const byte_count begin = std::max(r.offset, block.offset),
                    end = std::min(r.offset + r.bytes, block.offset + block.bytes);
@@ -44,7 +44,7 @@ void fault_single_pages(driver_operation& touch, range r, std::uint32_t id) {
 }
 
 // Services one CPU fault: moves a granule and those that the prefetcher adds to the host.
-void fault_on_host(driver_operation& touch, std::uint32_t id, granule_set asked, bool writes) {
+void service_cpu_fault(driver_operation& touch, std::uint32_t id, granule_set asked, bool writes) {
   block_entry& b = touch.blocks[id];
   const uvm_costs& costs = touch.costs();
   touch.clock.work(costs.host_fault_ns);
@@ -59,7 +59,7 @@ void fault_on_host(driver_operation& touch, std::uint32_t id, granule_set asked,
   b.host_mapped |= want;
   b.discarded &= ~want;
   if (writes || !is_advised(b, advice::read_mostly)) b.device &= ~want;
-  map_remotely(b);
+  map_if_accessed_remotely(b);
   touch.blocks.release_if_empty(id);
 }
 
@@ -146,10 +146,10 @@ managed_traffic touch_by_host(block_table& blocks, const driver_times& times, ra
       const granule_set asked = first_granules_of(missing, 1);
       if (is_advised(b, advice::preferred_device) && (b.device & asked) != 0 &&
           !is_advised(b, advice::read_mostly)) {
-        fault_single_pages(touch, r, id);
+        service_single_page_faults(touch, r, id);
         break;
       }
-      fault_on_host(touch, id, asked, writes);
+      service_cpu_fault(touch, id, asked, writes);
     }
   }
   return touch.finish();

@@ -28,8 +28,8 @@ class driver_times {
   const uvm_costs& costs() const { return costs_; }
   // Time of a copy of that many granules of a block, in any number of runs: CUPTI shows two runs for each
   // granule that a fault asks for, which the copy engine takes as fast as one.
-  nanoseconds to_device(unsigned granules) const { return to_device_[granules] + overhead(granules); }
-  nanoseconds to_host(unsigned granules) const { return to_host_[granules] + overhead(granules); }
+  nanoseconds to_device(unsigned granules) const { return to_device_[granules] + copy_overhead(granules); }
+  nanoseconds to_host(unsigned granules) const { return to_host_[granules] + copy_overhead(granules); }
   nanoseconds zero(unsigned granules) const { return zero_[granules]; }
   nanoseconds copy_both_ways(byte_count bytes) const {
     return time_for(bytes, machine_.link_both_bytes_per_s, machine_, "link_both_bytes_per_s");
@@ -42,7 +42,7 @@ class driver_times {
   }
 
  private:
-  nanoseconds overhead(unsigned granules) const {
+  nanoseconds copy_overhead(unsigned granules) const {
     const nanoseconds pages =
         costs_.host_chunk_bytes == managed_block ? 0 : costs_.page_copy_ns * pages_per_granule * granules;
     return costs_.migrate_copy_ns + pages;

@@ -23,7 +23,7 @@ managed_traffic& managed_traffic::operator+=(const managed_traffic& other) {
   return *this;
 }
 
-void driver_operation::take_chunk(std::uint32_t id) {
+void driver_operation::ensure_chunk(std::uint32_t id) {
   block_entry& b = blocks[id];
   if (b.list == chunk_list::none) {
     b.has_clean_chunk = !blocks.is_full();
@@ -40,7 +40,7 @@ void driver_operation::take_chunk(std::uint32_t id) {
 // Sends everything resident to the host, in one service. evict_ns includes the work that is repeated.
 void driver_operation::evict_block(block_entry& victim) {
   if (victim.device == 0) {
-    clock.work(repeat_time_);
+    clock.work(retry_time_);
     return;
   }
   clock.work(costs().evict_ns);
@@ -54,7 +54,7 @@ void driver_operation::evict_block(block_entry& victim) {
   }
   victim.host |= out;
   victim.device = 0;
-  map_remotely(victim);
+  map_if_accessed_remotely(victim);
 }
 
 granule_set host_pages_to_allocate(const block_entry& b, granule_set want, const uvm_costs& costs) {
@@ -78,7 +78,7 @@ void driver_operation::populate_host(block_entry& b, granule_set want) {
 void driver_operation::make_resident(std::uint32_t id, granule_set want, bool keep_host_copy,
                                      byte_count managed_traffic::* cause) {
   block_entry& b = blocks[id];
-  take_chunk(id);
+  ensure_chunk(id);
   if (!b.visited && b.host_pages != 0) clock.work(costs().first_visit_ns);
   b.visited = true;
   const granule_set mapped = keep_host_copy ? 0 : want & b.host_mapped;

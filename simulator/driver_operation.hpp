@@ -33,9 +33,9 @@ struct managed_traffic {
 
 class driver_operation {
  public:
-  // Keeps references. `repeat_time`: time to repeat the work on a block after an eviction made room.
-  driver_operation(block_table& table, const driver_times& times, nanoseconds repeat_time)
-      : blocks(table), clock(times), times_(times), repeat_time_(repeat_time) {}
+  // Keeps references. `retry_time`: to repeat the work on a block after an eviction made room.
+  driver_operation(block_table& table, const driver_times& times, nanoseconds retry_time)
+      : blocks(table), clock(times), times_(times), retry_time_(retry_time) {}
 
   const uvm_costs& costs() const { return times_.costs(); }
   const driver_times& times() const { return times_; }
@@ -57,11 +57,11 @@ class driver_operation {
   managed_traffic traffic;
 
  private:
-  void take_chunk(std::uint32_t id);
+  void ensure_chunk(std::uint32_t id);
   void evict_block(block_entry& victim);
 
   const driver_times& times_;
-  nanoseconds repeat_time_;
+  nanoseconds retry_time_;  // to repeat the work on a block after an eviction made room
   bool scattered_faults_ = false;
 };
 

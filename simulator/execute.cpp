@@ -50,12 +50,12 @@ bool is_driver_call(const step& s) {
   return s.home == residence::managed ? discards || moves : s.home == residence::twinned && discards;
 }
 
-// Device memory in use over an iteration. Plans give it in list order, but lanes run ahead of one another. So
+// Device memory in use over an iteration. Plans give it step by step, but lanes run ahead of one another. So
 // each step contributes its difference: growth when it starts, a release when it and all computes before it
 // have ended, since a step may release memory long before the last reader ends.
 class memory_in_use {
  public:
-  memory_in_use(const simulated_run& run, const managed_memory& memory)
+  memory_in_use(const simulation_input& run, const managed_memory& memory)
       : run_(run),
         memory_(memory),
         bytes_(bytes_after(static_cast<std::int32_t>(run.plan.steps.size()) - 1)) {
@@ -68,7 +68,7 @@ class memory_in_use {
     release_until(first_unfinished_compute);
     sample(now);
   }
-  // `first_unfinished_compute`: the first one in list order.
+  // `first_unfinished_compute`: the first one in plan order.
   void finish(std::int32_t index, std::int32_t first_unfinished_compute, nanoseconds now) {
     const byte_count was = bytes_before(index), is = bytes_after(index);
     if (is < was) pending_releases_.push_back({index, was - is});
@@ -105,7 +105,7 @@ class memory_in_use {
     }
   }
 
-  const simulated_run& run_;
+  const simulation_input& run_;
   const managed_memory& memory_;
   byte_count bytes_ = 0;
   std::vector<pending_release>
@@ -115,7 +115,7 @@ class memory_in_use {
 
 class iteration {
  public:
-  iteration(const simulated_run& run, managed_memory& memory, bool timeline, const step_observer& on_start)
+  iteration(const simulation_input& run, managed_memory& memory, bool timeline, const step_observer& on_start)
       : run_(run), memory_(memory), on_start_(on_start), ended_(run.plan.steps.size(), false) {
     for (std::size_t i = 0; i < run.plan.steps.size(); ++i) {
       queues_[lane_of(i)].push_back(static_cast<std::int32_t>(i));
@@ -131,7 +131,7 @@ class iteration {
       if (!advance()) break;
     }
     for (std::size_t l = 0; l < lane_count; ++l) {
-      if (next_[l] < queues_[l].size()) refuse_deadlock(queues_[l][next_[l]]);
+      if (next_[l] < queues_[l].size()) throw_deadlock(queues_[l][next_[l]]);
     }
     trace_.duration = now_;
     if (in_use_) trace_.memory_samples = in_use_->take();
@@ -154,7 +154,7 @@ class iteration {
 
   // Whether a step must wait for a call: a discard and any other driver call exclude each other, in all
   // lanes.
-  bool waits_for_call(const step& next) const {
+  bool must_wait_for_call(const step& next) const {
     if (!is_driver_call(next)) return false;
     return std::ranges::any_of(active_, [&](const active_step& a) {
       if (a.index == no_step || !is_driver_call(at(a.index))) return false;
@@ -164,18 +164,18 @@ class iteration {
   }
 
   // A prefetch to the device waits for the eviction call in progress, of which half is left on average.
-  nanoseconds wait_for_eviction_call(const step& next) const {
+  nanoseconds wait_time_for_eviction_call(const step& next) const {
     return next.in_lane == lane::to_device && is_driver_call(next) ? in(lane::to_host).eviction_call_time / 2
                                                                    : 0;
   }
 
-  // Starts the first step in list order that can start now. Returns false if there is none.
+  // Starts the first step in plan order that can start now. Returns false if there is none.
   bool start_next() {
     std::int32_t first = no_step;
     for (std::size_t l = 0; l < lane_count; ++l) {
       if (active_[l].index != no_step || next_[l] == queues_[l].size()) continue;
       const std::int32_t head = queues_[l][next_[l]];
-      if ((first == no_step || head < first) && is_ready(head) && !waits_for_call(at(head))) first = head;
+      if ((first == no_step || head < first) && is_ready(head) && !must_wait_for_call(at(head))) first = head;
     }
     if (first == no_step) return false;
     start(first);
@@ -189,7 +189,7 @@ class iteration {
     const step_cost cost = execute_step(run_, at(index), memory_, trace_.counts);
     const std::int64_t fault_share =
         cost.fault_time == 0 ? 0 : cost.fault_time * full_speed / cost.time_alone;
-    const nanoseconds waiting = wait_for_eviction_call(at(index));
+    const nanoseconds waiting = wait_time_for_eviction_call(at(index));
     active_[l] = {index,
                   now_,
                   waiting,
@@ -285,7 +285,7 @@ class iteration {
     return true;
   }
 
-  [[noreturn]] void refuse_deadlock(std::int32_t index) const {
+  [[noreturn]] void throw_deadlock(std::int32_t index) const {
     throw std::invalid_argument("step " + std::to_string(index) + " (" +
                                 to_text(run_.network, at(index).command) +
                                 ") waits for a step that never ends: lower the plan again");
@@ -297,7 +297,7 @@ class iteration {
     return next_[l] < queues_[l].size() ? queues_[l][next_[l]] : std::numeric_limits<std::int32_t>::max();
   }
 
-  const simulated_run& run_;
+  const simulation_input& run_;
   managed_memory& memory_;
   const step_observer& on_start_;
   trace trace_;
@@ -309,7 +309,7 @@ class iteration {
   std::array<active_step, lane_count> active_;
 };
 
-std::uint64_t capacity_of(const simulated_run& run) {
+std::uint64_t capacity_in_blocks(const simulation_input& run) {
   const execution_plan& plan = run.plan;
   const byte_count limit =
       plan.evicted_by == pressure::driver ? std::min(plan.budget, run.on.device_bytes) : run.on.device_bytes;
@@ -324,8 +324,8 @@ std::uint64_t capacity_of(const simulated_run& run) {
 
 }  // namespace
 
-managed_memory managed_at_start(const simulated_run& run) {
-  managed_memory memory(run.plan.managed_arena_bytes, capacity_of(run), run.on);
+managed_memory managed_at_start(const simulation_input& run) {
+  managed_memory memory(run.plan.managed_arena_bytes, capacity_in_blocks(run), run.on);
   for (std::size_t i = 0; i < run.network.tensors.size(); ++i) {
     const tensor& t = run.network.tensors[i];
     const address at = run.plan.at_start.at(i);
@@ -334,7 +334,7 @@ managed_memory managed_at_start(const simulated_run& run) {
   return memory;
 }
 
-trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline,
+trace run_iteration(const simulation_input& run, managed_memory& memory, bool timeline,
                     const step_observer& on_start) {
   if (run.costs.size() != run.network.ops.size()) {
     throw std::invalid_argument("the profile has " + std::to_string(run.costs.size()) +

@@ -1,7 +1,7 @@
 // Executes a plan on a virtual clock: three lanes, integer nanoseconds, no randomness.
 //
 // A step starts when the step before it in its lane and every step it waits for have ended; steps that could
-// start at the same time start in list order. Managed memory changes when a step starts. A discard of managed
+// start at the same time start in plan order. Managed memory changes when a step starts. A discard of managed
 // memory and any other call of the driver wait for each other, except what copies of twins discard and
 // populate; a prefetch to the device first waits for half of one of the calls that an eviction in progress
 // consists of. Transfers in opposite directions share the link: while both run, each gets half of
@@ -37,13 +37,13 @@ struct step_cost {
 // its region are touched. Faults do not contend for the link with the transfers of other lanes: they leave
 // most of it idle. Managed memory is evicted in calls of the size that the step names. Advice and discards of
 // staged data cost nothing. A twinned tensor is copied by a kernel, at the step's rate.
-step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved);
+step_cost execute_step(const simulation_input& run, const step& s, managed_memory& memory, counters& moved);
 
 // The managed arena at the start of a run: tensors that persist lie on the host, the others are unpopulated.
 // Its capacity is the budget minus the device arena if the driver evicts; otherwise it is the machine's
 // memory minus the device arena, since the plan keeps the budget. Throws infeasible if that is less than one
 // block although the plan has managed tensors.
-managed_memory managed_at_start(const simulated_run& run);
+managed_memory managed_at_start(const simulation_input& run);
 
 // Called when a step starts, with the managed memory at that time.
 using step_observer = std::function<void(const step&, const managed_memory&)>;
@@ -51,7 +51,7 @@ using step_observer = std::function<void(const step&, const managed_memory&)>;
 // Runs one iteration, starting with the residency that the last one left. Sets every counter. Throws
 // std::invalid_argument for steps that wait for one another in a circle, a profile that does not match the
 // graph, or a missing rate of the machine.
-trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline,
+trace run_iteration(const simulation_input& run, managed_memory& memory, bool timeline,
                     const step_observer& on_start = {});
 
 }  // namespace um

@@ -63,8 +63,8 @@ unsigned granules_per_batch(touch_pattern how, const uvm_costs& costs) {
 }
 
 // Time to fetch the faults on this many granules. A streaming kernel fills a batch with the faults of
-// batch_granules. Those of a shuffled touch are added by fetch_page_faults().
-nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granules) {
+// batch_granules. Those of a shuffled touch are added by add_page_fault_time().
+nanoseconds fault_fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granules) {
   if (how.dependent) return costs.fault_ns * granules;
   if (how.shuffled) return 0;
   if (how.sparse) return costs.fault_ns * granules * static_cast<nanoseconds>(costs.faults_of_page);
@@ -74,7 +74,7 @@ nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granu
 // All threads of a shuffled touch fault at once. A batch takes 256 faults, each page of another granule. The
 // faults of the granules' other pages lie in the buffer, too: the driver clears them before it replays
 // [fault_buffer_flush_locked]. Each is assumed to cost what fetching one does.
-void fetch_page_faults(driver_operation& driver, granule_set granules) {
+void add_page_fault_time(driver_operation& driver, granule_set granules) {
   const uvm_costs& costs = driver.costs();
   driver.clock.work(costs.fault_ns * static_cast<nanoseconds>(costs.faults_of_page) * pages_per_granule *
                     count(granules));
@@ -86,7 +86,7 @@ access_counters::access_counters(std::uint64_t blocks, std::uint64_t threshold) 
   if (counts()) access_counts_.resize(blocks * granules_per_block);
 }
 
-bool access_counters::count(std::uint32_t block, unsigned granule, byte_count bytes) {
+bool access_counters::count_reaches_threshold(std::uint32_t block, unsigned granule, byte_count bytes) {
   std::uint32_t& seen = access_counts_[std::size_t{block} * granules_per_block + granule];
   if (seen >= threshold_) {
     seen = 0;
@@ -232,7 +232,7 @@ void kernel_faults::service_batch() {
   driver_.traffic.faulted_granules += batch_granules_;
   const bool streams_reads = !writes_ && !pattern_.dependent && !pattern_.sparse && !pattern_.shuffled;
   const auto percent = static_cast<nanoseconds>(streams_reads ? costs.read_batches_percent : 100);
-  clock.work(fetch_time(pattern_, costs, batch_granules_) * percent / 100);
+  clock.work(fault_fetch_time(pattern_, costs, batch_granules_) * percent / 100);
   for (const fault& f : batch_) {
     service(f);
     if (!pending_.empty()) complete_accesses(f.block, pattern_.hits_wait ? f.granules : all_granules);
@@ -266,7 +266,7 @@ void kernel_faults::service(const fault& f) {
   want &= ~b.discarded | rest;
   const granule_set arrives = want & ~b.device, copied = arrives & b.host;
   if (pattern_.shuffled)
-    fetch_page_faults(driver_, arrives & (pattern_.hits_wait ? rest : pending_in(f.block)));
+    add_page_fault_time(driver_, arrives & (pattern_.hits_wait ? rest : pending_in(f.block)));
   // Granules that faulted are copied separately from the rest.
   driver_.clock.work(driver_.costs().issue_copy_ns * 2 * count(copied & rest));
   driver_.make_resident(f.block, want, is_advised(b, advice::read_mostly) && !writes_,
@@ -291,7 +291,7 @@ void kernel_faults::service_in_place(const fault& f) {
   driver_.populate_host(b, fresh);
   b.host |= fresh;
   b.discarded &= ~fresh;
-  map_remotely(b);
+  map_if_accessed_remotely(b);
 }
 
 // Every touched page faults, and the block comes to the device.
@@ -331,7 +331,8 @@ granule_set kernel_faults::granules_to_migrate(std::uint32_t id, granule_set tou
   granule_set often = 0;
   for (unsigned g = 0; g < granules_per_block; ++g) {
     const granule_set one = granule_set{1} << g;
-    if ((touched & one) != 0 && counters_.count(id, g, bytes_touched(id, one))) often |= one;
+    if ((touched & one) != 0 && counters_.count_reaches_threshold(id, g, bytes_touched(id, one)))
+      often |= one;
   }
   return often;
 }

@@ -65,7 +65,7 @@ bool same_bytes(const touched_operand& a, const touched_operand& b) {
 
 // Operands that are not in the device arena. Operands that share their bytes (in place) count as one that is
 // read and written; it is streamed if one of them is.
-std::vector<touched_operand> operands_off_device(const simulated_run& run, const step& s) {
+std::vector<touched_operand> operands_off_device(const simulation_input& run, const step& s) {
   const op o = operator_of(run.network, std::get<compute>(s.command));
   const std::vector<touch_phase> each = phases_of(run.network, o);
   std::vector<touched_operand> all;
@@ -93,7 +93,7 @@ std::vector<touched_operand> operands_off_device(const simulated_run& run, const
 }
 
 // The driver's work for an operator on the CPU. Operands in pinned memory cost nothing extra.
-managed_traffic touch_by_cpu(const simulated_run& run, const step& s, managed_memory& memory) {
+managed_traffic touch_by_cpu(const simulation_input& run, const step& s, managed_memory& memory) {
   const op& o = run.network.ops[std::get<compute>(s.command).op];
   for (std::size_t i = 0; i < o.in.size() && i < s.operands.size(); ++i) {
     if (s.operands[i].location.where != space::device) continue;
@@ -110,7 +110,7 @@ managed_traffic touch_by_cpu(const simulated_run& run, const step& s, managed_me
 
 class kernel_simulation {
  public:
-  kernel_simulation(const simulated_run& run, const step& s, managed_memory& memory)
+  kernel_simulation(const simulation_input& run, const step& s, managed_memory& memory)
       : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
     const op o = operator_of(run.network, std::get<compute>(s.command));
     passes_ = extra_input_passes(o);
@@ -121,10 +121,10 @@ class kernel_simulation {
   managed_traffic run() {
     if (all_resident()) return {};
     for (unsigned pass = 0; pass < passes_; ++pass) {
-      reset_waves(true);
+      begin_pass(true);
       for (std::uint64_t w = 0; w < waves_; ++w) touch_streamed(w, true);
     }
-    reset_waves(false);
+    begin_pass(false);
     for (std::uint64_t w = 0; w < waves_; ++w) {
       for (touched_operand& t : operands_) touch_in_every_wave(t);
       touch_streamed(w, false);
@@ -143,7 +143,7 @@ class kernel_simulation {
     });
   }
 
-  void reset_waves(bool inputs_only) {
+  void begin_pass(bool inputs_only) {
     const byte_count wave = wave_bytes(run_.on);
     waves_ = 1;
     for (touched_operand& t : operands_) {
@@ -198,7 +198,7 @@ class kernel_simulation {
     return t;
   }
 
-  const simulated_run& run_;
+  const simulation_input& run_;
   managed_memory& memory_;
   std::vector<touched_operand> operands_;
   unsigned passes_ = 0;
@@ -267,7 +267,7 @@ std::vector<range> wave_of(const std::vector<range>& runs, std::uint64_t i, std:
   return part;
 }
 
-managed_traffic touch_operands(const simulated_run& run, const step& s, managed_memory& memory) {
+managed_traffic touch_operands(const simulation_input& run, const step& s, managed_memory& memory) {
   if (runs_on_cpu(run.network.ops[std::get<compute>(s.command).op])) return touch_by_cpu(run, s, memory);
   return kernel_simulation(run, s, memory).run();
 }

@@ -17,7 +17,7 @@ namespace um {
 enum class touch_orders : std::uint8_t { by_grid, by_address, hits_first };
 
 // A plan to simulate on a machine. Holds references: the four values must outlive it.
-struct simulated_run {
+struct simulation_input {
   const graph& network;
   const execution_plan& plan;
   const machine& on;
@@ -67,6 +67,6 @@ byte_count wave_bytes(const machine& on);
 std::vector<range> wave_of(const std::vector<range>& runs, std::uint64_t i, std::uint64_t n);
 
 // Throws std::invalid_argument for a step that is no compute, or a rate the machine lacks.
-managed_traffic touch_operands(const simulated_run& run, const step& s, managed_memory& memory);
+managed_traffic touch_operands(const simulation_input& run, const step& s, managed_memory& memory);
 
 }  // namespace um

@@ -61,8 +61,7 @@ namespace um {
 struct touch_pattern {
   unsigned stride = 1;     // distance of touched granules, from the first one of the range on
   bool dependent = false;  // a single thread makes dependent accesses: one granule a batch
-  bool sparse = false;     // one thread per granule touches one page, in order of address; otherwise every
-                           // byte is touched
+  bool sparse = false;     // a thread per granule touches one page, by address; otherwise all bytes
   bool shuffled = false;   // granules of the whole range in random order
   bool hits_wait = false;  // hits wait for earlier misses of a sparse or shuffled touch
   friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
@@ -73,7 +72,7 @@ class access_counters {
  public:
   access_counters(std::uint64_t blocks, std::uint64_t threshold);
   // Counts `bytes` of access to a granule. If its counter was full before, resets it and returns true.
-  bool count(std::uint32_t block, unsigned granule, byte_count bytes);
+  bool count_reaches_threshold(std::uint32_t block, unsigned granule, byte_count bytes);
   bool counts() const { return threshold_ > 0; }
 
  private:

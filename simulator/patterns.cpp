@@ -10,7 +10,7 @@ constexpr auto reads = access_mode::read;
 constexpr auto writes = access_mode::write;
 
 // Where data is before a pattern begins.
-enum class state : std::uint8_t {
+enum class initial_state : std::uint8_t {
   nowhere,
   cold,          // on the host, mapped by the CPU, blocks never visited
   mapped,        // on the host, mapped by the CPU, visited: as after a prefetch to the host
@@ -24,62 +24,62 @@ struct fresh_arena {
   managed_memory memory;
   range all;
 
-  fresh_arena(const machine& on, byte_count bytes, state data)
+  fresh_arena(const machine& on, byte_count bytes, initial_state data)
       : memory(bytes, (bytes + managed_block - 1) / managed_block, on), all{0, bytes} {
-    if (data == state::new_on_device) memory.touch(all, writes);
-    if (data == state::nowhere || data == state::new_on_device) return;
-    memory.place_on_host(all, data == state::unmapped);
-    if (data == state::mapped || data == state::device) memory.prefetch_to_device(all);
-    if (data == state::mapped) memory.prefetch_to_host(all);
+    if (data == initial_state::new_on_device) memory.touch(all, writes);
+    if (data == initial_state::nowhere || data == initial_state::new_on_device) return;
+    memory.place_on_host(all, data == initial_state::unmapped);
+    if (data == initial_state::mapped || data == initial_state::device) memory.prefetch_to_device(all);
+    if (data == initial_state::mapped) memory.prefetch_to_host(all);
   }
 };
 
 // --- kernels ---
 
-template <state Data>
+template <initial_state Data>
 pattern_result isolated_access(const machine& on) {
   fresh_arena b(on, managed_block, Data);
   return {0, b.memory.touch({0, 1}, reads, {.dependent = true}, true)};
 }
 
-template <state Data, access_mode Mode>
-pattern_result streamed_access(const machine& on) {
+template <initial_state Data, access_mode Mode>
+pattern_result full_grid_access(const machine& on) {
   fresh_arena b(on, GiB, Data);
   return {GiB, b.memory.touch(b.all, Mode)};
 }
 
-pattern_result read_mostly(const machine& on) {
-  fresh_arena b(on, GiB, state::mapped);
+pattern_result read_read_mostly(const machine& on) {
+  fresh_arena b(on, GiB, initial_state::mapped);
   b.memory.advise(b.all, advice::read_mostly);
   return {GiB, b.memory.touch(b.all, reads)};
 }
 
 // 32 MiB of read-mostly data with a copy on each side.
 pattern_result write_read_mostly(const machine& on) {
-  fresh_arena b(on, 32 * MiB, state::mapped);
+  fresh_arena b(on, 32 * MiB, initial_state::mapped);
   b.memory.advise(b.all, advice::read_mostly);
   b.memory.touch(b.all, reads);
   return {32 * MiB, b.memory.touch(b.all, writes)};
 }
 
 // A single thread block, in which each fault waits for the previous one.
-template <state Data>
+template <initial_state Data>
 pattern_result dependent_accesses(const machine& on) {
   fresh_arena b(on, 128 * MiB, Data);
   return {128 * MiB, b.memory.touch(b.all, writes, {.dependent = true})};
 }
 
 // One page of every stride-th granule, each touched by its own thread.
-template <state Data, unsigned Stride>
+template <initial_state Data, unsigned Stride>
 pattern_result strided_access(const machine& on) {
   fresh_arena b(on, 128 * MiB, Data);
-  const access_mode how = Data == state::nowhere ? writes : reads;
+  const access_mode how = Data == initial_state::nowhere ? writes : reads;
   return {128 * MiB / Stride, b.memory.touch(b.all, how, {.stride = Stride, .sparse = true})};
 }
 
 template <access_mode Mode>
 pattern_result access_over_link(const machine& on) {
-  fresh_arena b(on, GiB, state::mapped);
+  fresh_arena b(on, GiB, initial_state::mapped);
   b.memory.advise(b.all, advice::preferred_host);
   return {GiB, b.memory.touch(b.all, Mode)};
 }
@@ -165,7 +165,7 @@ pattern_result at_ratio_2(const machine& on) {
   return AtRatio(on, 2);
 }
 
-// The first and the second pass over data that the device has never seen and that exceeds the capacity.
+// The first pass over data that the device has never seen and that exceeds the capacity.
 pattern_result cold_oversubscribed(const machine& on, double ratio) {
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
   managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
@@ -213,7 +213,7 @@ pattern_result second_sweep_at_ratio_2(const machine& on) {
 
 // --- prefetches ---
 
-template <state Data, byte_count Bytes>
+template <initial_state Data, byte_count Bytes>
 pattern_result prefetch_in(const machine& on) {
   fresh_arena b(on, Bytes, Data);
   return {Bytes, b.memory.prefetch_to_device(b.all)};
@@ -223,13 +223,13 @@ pattern_result prefetch_in(const machine& on) {
 template <byte_count Call>
 pattern_result prefetch_in_calls(const machine& on) {
   constexpr byte_count bytes = 256 * MiB;
-  fresh_arena b(on, bytes, state::mapped);
+  fresh_arena b(on, bytes, initial_state::mapped);
   managed_traffic t;
   for (byte_count at = 0; at < bytes; at += Call) t += b.memory.prefetch_to_device({at, Call}, true);
   return {bytes, t};
 }
 
-template <state Data, byte_count Bytes>
+template <initial_state Data, byte_count Bytes>
 pattern_result prefetch_out(const machine& on) {
   fresh_arena b(on, Bytes, Data);
   return {Bytes, b.memory.prefetch_to_host(b.all)};
@@ -238,25 +238,25 @@ pattern_result prefetch_out(const machine& on) {
 // --- discards ---
 
 pattern_result discard_all(const machine& on) {
-  fresh_arena b(on, GiB, state::device);
+  fresh_arena b(on, GiB, initial_state::device);
   return {GiB, b.memory.discard(b.all)};
 }
 
 template <byte_count Bytes>
 pattern_result discard_then_write(const machine& on) {
-  fresh_arena b(on, Bytes, state::device);
+  fresh_arena b(on, Bytes, initial_state::device);
   b.memory.discard(b.all);
   return {Bytes, b.memory.touch(b.all, writes)};
 }
 
 template <byte_count Bytes>
 pattern_result discard_then_prefetch(const machine& on) {
-  fresh_arena b(on, Bytes, state::device);
+  fresh_arena b(on, Bytes, initial_state::device);
   b.memory.discard(b.all);
   return {Bytes, b.memory.prefetch_to_device(b.all)};
 }
 
-template <state Data>
+template <initial_state Data>
 pattern_result prefetch_out_discarded(const machine& on) {
   fresh_arena b(on, 256 * MiB, Data);
   b.memory.discard(b.all);
@@ -267,7 +267,7 @@ pattern_result prefetch_out_discarded(const machine& on) {
 
 template <byte_count Bytes, byte_count Stride>
 pattern_result cpu_touches(const machine& on) {
-  fresh_arena b(on, Bytes, state::device);
+  fresh_arena b(on, Bytes, initial_state::device);
   managed_traffic t;
   for (byte_count at = 0; at < Bytes; at += Stride) t += b.memory.touch_by_host({at, 1}, writes);
   return {Bytes, t};
@@ -284,21 +284,21 @@ constexpr pattern partly_resident_pattern(std::string_view name, std::string_vie
   return {name, what, at_ratio_2<partly_resident<How>>, partly_resident<How>};
 }
 
-using enum state;
+using enum initial_state;
 constexpr std::array table = std::to_array<pattern>({
     {"isolated_fault", "one thread reads a byte of a visited block that the CPU has mapped",
      isolated_access<mapped>},
     {"isolated_fault_unmapped", "the same, mapped by nobody", isolated_access<unmapped>},
     {"isolated_fault_cold", "the same of a block never visited", isolated_access<cold>},
     {"isolated_fault_nowhere", "the same of a block that lies nowhere", isolated_access<nowhere>},
-    {"stream_nowhere", "a full grid writes 1 GiB for the first time", streamed_access<nowhere, writes>},
+    {"stream_nowhere", "a full grid writes 1 GiB for the first time", full_grid_access<nowhere, writes>},
     {"stream_cold", "a full grid reads 1 GiB of host data, blocks never visited",
-     streamed_access<cold, reads>},
-    {"stream_read", "a full grid reads 1 GiB of host data, visited", streamed_access<mapped, reads>},
-    {"stream_write", "a full grid writes 1 GiB of host data, visited", streamed_access<mapped, writes>},
+     full_grid_access<cold, reads>},
+    {"stream_read", "a full grid reads 1 GiB of host data, visited", full_grid_access<mapped, reads>},
+    {"stream_write", "a full grid writes 1 GiB of host data, visited", full_grid_access<mapped, writes>},
     {"stream_unmapped", "a full grid reads 1 GiB of host data that nobody has mapped",
-     streamed_access<unmapped, reads>},
-    {"stream_read_mostly", "a full grid reads 1 GiB of host data, read-mostly", read_mostly},
+     full_grid_access<unmapped, reads>},
+    {"stream_read_mostly", "a full grid reads 1 GiB of host data, read-mostly", read_read_mostly},
     {"write_read_mostly", "a full grid writes 32 MiB, read-mostly, that it has read", write_read_mostly},
     {"one_by_one", "one thread block writes 128 MiB of host data", dependent_accesses<mapped>},
     {"stride_64KiB", "a full grid reads one page of every granule of 128 MiB", strided_access<mapped, 1>},

@@ -68,7 +68,7 @@ bool is_grouped(const op& o) {
 // Operations that matrix units perform for a convolution of `flops` operations. They compute tiles of many
 // output channels, and fewer than 96 take the time of 96: fitted to 3 x 3 filters with 32 to 128 channels in
 // bf16 and tf32, measured on H200s and H100s. Depthwise convolutions run on other units.
-std::uint64_t with_padding(const graph& g, const op& o, std::uint64_t flops) {
+std::uint64_t tile_padded_flops(const graph& g, const op& o, std::uint64_t flops) {
   constexpr std::int64_t least_channels = 96;
   const dims& out = g.tensors[o.out[0]].shape;
   const std::int64_t channels =
@@ -139,7 +139,7 @@ op_cost estimate(const graph& g, const machine& on, const compute& c) {
   if (const auto* a = std::get_if<opaque>(&o.attributes.value)) return estimate(g, on, c, *a);
   const work w = work_of(g, o, c.part);
   const named_rate r = matrix_rate_of(is_matrix_product(o) ? g.arithmetic : precision::fp32, on);
-  const nanoseconds arithmetic = time_for(with_padding(g, o, w.flops), r.per_second, on, r.name);
+  const nanoseconds arithmetic = time_for(tile_padded_flops(g, o, w.flops), r.per_second, on, r.name);
   const nanoseconds memory = time_for(w.read + w.written, on.device_bytes_per_s, on, "device_bytes_per_s");
   if (is_depthwise(g, o))
     return {std::max(arithmetic, memory * passes_of_depthwise) + on.launch_ns, 0, "roofline"};
@@ -171,7 +171,7 @@ bool kernels_at_peak(const graph& g, const machine& on) {
   return std::ranges::none_of(on.operators, is_measured) && !std::ranges::all_of(g.ops, names_its_time);
 }
 
-slice_costs estimate_slices(const graph& g, const machine& on) {
+slice_costs make_slice_estimator(const graph& g, const machine& on) {
   std::vector<std::vector<std::pair<compute, op_cost>>> known(g.ops.size());
   return [&g, &on, known](const compute& c) mutable {
     std::vector<std::pair<compute, op_cost>>& of_one = known.at(c.op);

@@ -24,7 +24,7 @@ bool kernels_at_peak(const graph& g, const machine& on);
 // Estimates the costs of parts of operators by the rules of estimate(). If every part reads an operand whole,
 // each part counts all of it. So many parts of an operator with large weights take longer than the whole
 // operator. Caches results. Keeps references to both arguments.
-slice_costs estimate_slices(const graph& g, const machine& on);
+slice_costs make_slice_estimator(const graph& g, const machine& on);
 
 // The graph with a duration in every opaque operator: that of estimate() if it states none. A GPU needs it to
 // replay the graph. Throws as estimate() does.

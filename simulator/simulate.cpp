@@ -27,8 +27,8 @@ std::uint32_t period_of(const std::vector<nanoseconds>& times) {
   return 0;
 }
 
-std::optional<steady_cycle> cycle_of(const simulated_run& run, managed_memory memory,
-                                     const std::vector<trace>& known) {
+std::optional<steady_cycle> find_cycle(const simulation_input& run, managed_memory memory,
+                                       const std::vector<trace>& known) {
   std::vector<nanoseconds> times = durations_of(known);
   if (times.size() < 2 || times.back() == times[times.size() - 2]) return std::nullopt;
   // Two equal times may be a coincidence, so the period is searched only after all additional iterations.
@@ -45,7 +45,7 @@ std::optional<steady_cycle> cycle_of(const simulated_run& run, managed_memory me
 
 }  // namespace
 
-std::vector<trace> simulate(const simulated_run& run, std::uint32_t iterations, bool timeline,
+std::vector<trace> simulate(const simulation_input& run, std::uint32_t iterations, bool timeline,
                             const step_observer& on_start) {
   managed_memory memory = managed_at_start(run);
   std::vector<trace> all;
@@ -58,16 +58,17 @@ std::vector<trace> simulate(const problem& p, const execution_plan& plan, std::u
   return simulate({p.network, plan, p.target, p.operator_costs, p.cost_of_slice}, iterations);
 }
 
-simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations, bool timeline, bool cycle) {
+simulation simulate_and_find_cycle(const simulation_input& run, std::uint32_t iterations, bool timeline,
+                                   bool finds_cycle) {
   managed_memory memory = managed_at_start(run);
   simulation done;
   for (std::uint32_t i = 0; i < iterations; ++i)
     done.iterations.push_back(run_iteration(run, memory, timeline));
-  if (cycle) done.cycle = cycle_of(run, std::move(memory), done.iterations);
+  if (finds_cycle) done.cycle = find_cycle(run, std::move(memory), done.iterations);
   return done;
 }
 
-std::vector<nanoseconds> times_at_figure_bounds(const simulated_run& run, std::uint32_t iterations) {
+std::vector<nanoseconds> times_at_figure_bounds(const simulation_input& run, std::uint32_t iterations) {
   std::vector<nanoseconds> times;
   const bool at_peak = kernels_at_peak(run.network, run.on);
   const auto add = [&](const machine& on, nanoseconds percent) {
@@ -85,7 +86,7 @@ std::vector<nanoseconds> times_at_figure_bounds(const simulated_run& run, std::u
   return times;
 }
 
-time_band band_of(const simulated_run& run, const std::vector<trace>& known) {
+time_band band_of(const simulation_input& run, const std::vector<trace>& known) {
   std::vector<nanoseconds> times =
       times_at_figure_bounds(run, std::min(static_cast<std::uint32_t>(known.size()), iterations_of_band));
   times.push_back(steady_time_of(known));

@@ -26,7 +26,7 @@ void add_to_counters(const managed_traffic& t, counters& moved) {
   add(moved.remote_bytes, t.remote_bytes);
 }
 
-nanoseconds time_of(const simulated_run& run, const compute& c) {
+nanoseconds time_of(const simulation_input& run, const compute& c) {
   if (c.op >= run.costs.size()) {
     throw std::invalid_argument("the profile has " + std::to_string(run.costs.size()) +
                                 " operators but the plan computes number " + std::to_string(c.op));
@@ -36,7 +36,7 @@ nanoseconds time_of(const simulated_run& run, const compute& c) {
 
 // Time of copies on the device before and after a kernel: a launch each, and the bytes that they read and
 // write. Copies of managed memory touch it; copies of host memory use the link.
-nanoseconds time_of_copies(const simulated_run& run, const std::vector<pitched_copy>& copies,
+nanoseconds time_of_copies(const simulation_input& run, const std::vector<pitched_copy>& copies,
                            managed_memory& memory, managed_traffic& traffic) {
   nanoseconds time = 0;
   const auto touch = [&](const address& at, const pitched_copy& c, byte_count pitch, byte_count slice,
@@ -66,7 +66,7 @@ nanoseconds time_of_copies(const simulated_run& run, const std::vector<pitched_c
   return time;
 }
 
-step_cost run_compute(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
+step_cost run_compute(const simulation_input& run, const step& s, managed_memory& memory, counters& moved) {
   managed_traffic copied;
   const nanoseconds gathering = time_of_copies(run, s.gathers, memory, copied);
   managed_traffic traffic = touch_operands(run, s, memory);
@@ -77,7 +77,7 @@ step_cost run_compute(const simulated_run& run, const step& s, managed_memory& m
           traffic.time, 0};
 }
 
-step_cost run_copy(const simulated_run& run, const step& s, bool to_device, counters& moved) {
+step_cost run_copy(const simulation_input& run, const step& s, bool to_device, counters& moved) {
   const machine& on = run.on;
   const std::uint64_t rate = to_device ? on.link_to_device_bytes_per_s : on.link_to_host_bytes_per_s;
   const char* name = to_device ? "link_to_device_bytes_per_s" : "link_to_host_bytes_per_s";
@@ -95,8 +95,8 @@ step_cost run_copy(const simulated_run& run, const step& s, bool to_device, coun
 // Before a copy to the device its blocks are discarded and prefetched, which takes no longer than the
 // prefetch alone (results/microbenchmarks, "discard_and_prefetch"). Discards after a copy to the host overlap
 // the next copy.
-step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_device, managed_memory& memory,
-                           counters& moved) {
+step_cost run_copy_with_twin(const simulation_input& run, const step& s, bool to_device,
+                             managed_memory& memory, counters& moved) {
   const machine& on = run.on;
   managed_traffic traffic;
   for (const range& r : s.populate_or_discard) {
@@ -123,23 +123,23 @@ step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_devi
 }
 
 // Average rate at which a call uses the link. Evictions that a prefetch causes are not counted.
-std::uint64_t average_rate(const managed_traffic& t) {
+std::uint64_t average_link_rate(const managed_traffic& t) {
   const byte_count bytes = std::max(t.prefetched_in_bytes, t.prefetched_out_bytes);
   if (t.time == 0 || bytes == 0) return 0;
   return static_cast<std::uint64_t>(
       time_at(bytes, static_cast<std::uint64_t>(t.time)));  // bytes * 1e9 / time
 }
 
-managed_traffic evict_in_calls(range what, byte_count call, managed_memory& memory) {
+managed_traffic evict_in_calls(range what, byte_count call_bytes, managed_memory& memory) {
   managed_traffic all;
-  const byte_count most = call == 0 ? what.bytes : call;
+  const byte_count most = call_bytes == 0 ? what.bytes : call_bytes;
   for (byte_count at = 0; at < what.bytes; at += most) {
     all += memory.prefetch_to_host({what.offset + at, std::min(most, what.bytes - at)});
   }
   return all;
 }
 
-step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
+step_cost run_driver_calls(const step& s, managed_memory& memory, counters& moved) {
   managed_traffic traffic;
   for (const managed_target& m : s.managed_targets) {
     std::visit(
@@ -150,7 +150,7 @@ step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
         s.command);
   }
   add_to_counters(traffic, moved);
-  const std::uint64_t rate = average_rate(traffic);
+  const std::uint64_t rate = average_link_rate(traffic);
   const auto calls = static_cast<nanoseconds>(std::max<std::uint64_t>(traffic.prefetch_calls, 1));
   const bool evicts = std::holds_alternative<evict>(s.command);
   return {traffic.time, rate, rate > 0, 0, evicts ? traffic.time / calls : 0};
@@ -158,15 +158,15 @@ step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
 
 }  // namespace
 
-step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
+step_cost execute_step(const simulation_input& run, const step& s, managed_memory& memory, counters& moved) {
   if (!s.is_needed) return {};
   if (std::holds_alternative<compute>(s.command)) return run_compute(run, s, memory, moved);
-  if (s.home == residence::managed) return run_managed(s, memory, moved);
-  if (std::holds_alternative<advise>(s.command)) return run_managed(s, memory, moved);
+  if (s.home == residence::managed) return run_driver_calls(s, memory, moved);
+  if (std::holds_alternative<advise>(s.command)) return run_driver_calls(s, memory, moved);
   if (s.home == residence::twinned && std::holds_alternative<discard>(s.command))
-    return run_managed(s, memory, moved);
+    return run_driver_calls(s, memory, moved);
   if (s.home == residence::twinned) {
-    return run_twinned_copy(run, s, std::holds_alternative<prefetch>(s.command), memory, moved);
+    return run_copy_with_twin(run, s, std::holds_alternative<prefetch>(s.command), memory, moved);
   }
   if (s.home != residence::staged) return {};
   if (std::holds_alternative<prefetch>(s.command)) return run_copy(run, s, true, moved);

@@ -92,7 +92,8 @@ TEST_P(order_of_tensors, does_not_change_the_time) {
     const auto time_of = [&](const graph& g) -> std::optional<nanoseconds> {
       const profile costs = estimate(g, on);
       const byte_count budget = footprint_of(g, costs).total / 3 * 2;
-      const problem p{g, costs, on, budget, pressure::plan, complete_knobs(by, {}), estimate_slices(g, on)};
+      const problem p{
+          g, costs, on, budget, pressure::plan, complete_knobs(by, {}), make_slice_estimator(g, on)};
       try {
         return simulate(p, lower(p, by.plan(p), by.packing_algorithm), 2).back().duration;
       } catch (const infeasible&) {

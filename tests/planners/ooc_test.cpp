@@ -151,7 +151,8 @@ struct ooc_cell {
   explicit ooc_cell(graph network) : g(std::move(network)), costs(estimate(g, on)) {}
   explicit ooc_cell(const network_spec& spec) : ooc_cell(build_network(spec)) {}
   problem with(byte_count budget, std::int64_t keep) const {
-    return {g, costs, on, budget, pressure::none, {{"keep", keep}, {"share", 90}}, estimate_slices(g, on)};
+    return {
+        g, costs, on, budget, pressure::none, {{"keep", keep}, {"share", 90}}, make_slice_estimator(g, on)};
   }
   problem at(double ratio, std::int64_t keep) const {
     return with(static_cast<byte_count>(static_cast<double>(footprint_of(g, costs).total) / ratio), keep);
@@ -234,7 +235,7 @@ TEST(ooc_cudnn, cuts_no_finer_than_it_must_where_the_machine_has_no_figures) {
                       budget,
                       pressure::none,
                       {{"keep", keep}, {"share", 80}},
-                      estimate_slices(c.g, c.on)};
+                      make_slice_estimator(c.g, c.on)};
       try {
         const memory_plan plan = plan_ooc_cudnn(p);
         EXPECT_EQ(defect_of(c.g, plan), std::nullopt);

@@ -49,7 +49,7 @@ class contest {
               bytes_at(planned_for == 0 ? ratio : planned_for),
               under,
               complete_knobs(by, {}),
-              estimate_slices(g, on),
+              make_slice_estimator(g, on),
               to_beat};
     try {
       const memory_plan plan = by.plan(p);

@@ -130,7 +130,7 @@ TEST_P(bounds, no_decisions_by_dice_are_below_them) {
   const std::vector<gap> gaps = find_gaps(g, uses);
   for (int round = 0; round < 12; ++round) {
     // In odd rounds normalisations take less the second time.
-    unlimited.cost_of_slice = round % 2 == 1 ? slice_costs{} : estimate_slices(g, on);
+    unlimited.cost_of_slice = round % 2 == 1 ? slice_costs{} : make_slice_estimator(g, on);
     const memory_plan plan =
         make_plan(g, uses, gaps, random_decisions(gaps, dice, 2 + static_cast<unsigned>(dice() % 6)));
     const execution_plan steps = lower(unlimited, plan);

@@ -98,7 +98,7 @@ class hand_plan {
     return add(std::move(s), where, waits);
   }
 
-  simulated_run run() const { return {network, plan, on, costs}; }
+  simulation_input run() const { return {network, plan, on, costs}; }
 
   // Iterations from the initial state.
   std::vector<trace> simulate(int iterations, bool timeline = false) const {

@@ -110,7 +110,7 @@ struct one_operator {
   managed_traffic under(std::uint64_t capacity) {
     h.plan.evicted_by = pressure::driver;
     h.plan.budget = capacity * managed_block;
-    simulated_run run = h.run();
+    simulation_input run = h.run();
     run.order = order;
     managed_memory memory = managed_at_start(run);
     touch_operands(run, h.plan.steps.front(), memory);

@@ -285,7 +285,7 @@ TEST(programs, of_operators_lie_within_their_band) {
 TEST(programs, of_operators_have_periods_that_come_again) {
   std::uint64_t found = 0;
   for_each_plan([&](hand_plan& h) {
-    const simulation done = simulate_steadily(h.run(), 4, false, true);
+    const simulation done = simulate_and_find_cycle(h.run(), 4, false, true);
     if (!done.cycle || done.cycle->period == 0) return;
     ++found;
     const std::uint32_t p = done.cycle->period;

@@ -168,7 +168,8 @@ TEST(Roofline, OpaqueTakesItsTimeOrWhatTheRatesSay) {
   own.duration = 1050;
   EXPECT_EQ(estimate(g, on)[0].time, 1050);
   EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes.value).duration, 1050);
-  EXPECT_EQ(estimate_slices(g, on)({0, {{0, 1}, {}, {}, {}}}).time, 250 + 50) << "a quarter, and a launch";
+  EXPECT_EQ(make_slice_estimator(g, on)({0, {{0, 1}, {}, {}, {}}}).time, 250 + 50)
+      << "a quarter, and a launch";
 }
 
 TEST(roofline, an_operator_keeps_the_pace_of_its_kind_precision_and_filter) {
