@@ -58,7 +58,7 @@ bool makes_room_on_demand(const hint_strategy& s) {
 
 // Whether a tensor can move once per slice. It moves as a whole then unless its parts are whole blocks, so it
 // must be small.
-bool moves_in_parts(const problem& p, const use_table& uses, tensor_id t) {
+bool can_move_per_slice(const problem& p, const use_table& uses, tensor_id t) {
   const tensor& what = p.network.tensors[t];
   const std::uint32_t slices = uses.first_part[t + 1] - uses.first_part[t];
   return slices == 1 || bytes_of(what) <= p.budget / share_moved_whole ||
@@ -71,7 +71,7 @@ bool can_evict_by_twin(const problem& p, const use_table& uses, const tensor_cho
   const tensor& what = p.network.tensors[t];
   const bool is_used = !uses.uses_of_part[uses.first_part[t]].empty();
   // Smaller tensors share their block with others and move with it.
-  if (!is_used || !is_block_sized(what) || !moves_in_parts(p, uses, t)) return false;
+  if (!is_used || !is_block_sized(what) || !can_move_per_slice(p, uses, t)) return false;
   if (what.role == role::input) {
     return !which.roles.empty() || !which.names.empty() || bytes_of(what) > p.budget / share_of_large_input;
   }
@@ -92,10 +92,10 @@ bool matches_kind(const std::string& kind, const op_attributes& attributes) {
 
 // A residence rule takes precedence over rules that evict.
 residence choose_residence(const hint_strategy& s, const problem& p, const use_table& uses,
-                           const tensor_chooser& choose, tensor_id t) {
+                           const tensor_matcher& matcher, tensor_id t) {
   bool twinned = false;
   for (const hint_rule& r : s.rules) {
-    if (!choose.matches(r.tensors, t)) continue;
+    if (!matcher.matches(r.tensors, t)) continue;
     if (const auto* x = std::get_if<residence_rule>(&r.policy)) return x->where;
     const auto* e = std::get_if<evict_rule>(&r.policy);
     twinned = twinned ||
@@ -111,20 +111,20 @@ class draft_builder {
       : strategy_(s),
         problem_(p),
         graph_(p.network),
-        chooser_(p.network),
+        matcher_(p.network),
         uses_(make_use_table(p.network, order, part_borders::written)),
         actions_before_(order.size()),
         actions_after_(order.size()) {
     for (tensor_id t = 0; t < graph_.tensors.size(); ++t)
-      home_.push_back(choose_residence(s, p, uses_, chooser_, t));
+      home_.push_back(choose_residence(s, p, uses_, matcher_, t));
   }
 
   memory_plan build() {
     memory_plan made{home_, advice_at_start()};
     for (const hint_rule& r : strategy_.rules) {
-      if (const auto* x = std::get_if<prefetch_rule>(&r.policy)) prefetch_ahead(r.tensors, *x);
-      if (const auto* x = std::get_if<evict_rule>(&r.policy)) evict_after_use(r.tensors, *x);
-      if (const auto* x = std::get_if<discard_rule>(&r.policy)) discard_dead(r.tensors, *x);
+      if (const auto* x = std::get_if<prefetch_rule>(&r.policy)) add_prefetches(r.tensors, *x);
+      if (const auto* x = std::get_if<evict_rule>(&r.policy)) add_evictions_after_use(r.tensors, *x);
+      if (const auto* x = std::get_if<discard_rule>(&r.policy)) add_discards_of_dead(r.tensors, *x);
     }
     for (std::size_t i = 0; i < uses_.order.size(); ++i) {
       made.actions.insert(made.actions.end(), actions_before_[i].begin(), actions_before_[i].end());
@@ -137,7 +137,7 @@ class draft_builder {
  private:
   // Hints apply to tensors in managed memory that fill at least a block.
   bool applies_to(const tensor_choice& which, tensor_id t) const {
-    return is_managed(home_[t]) && is_block_sized(graph_.tensors[t]) && chooser_.matches(which, t);
+    return is_managed(home_[t]) && is_block_sized(graph_.tensors[t]) && matcher_.matches(which, t);
   }
   // A twinned tensor moves by whole blocks. If its parts are not whole blocks, make_room() moves larger
   // parts.
@@ -161,7 +161,7 @@ class draft_builder {
 
   // --- prefetches ---
 
-  void prefetch_ahead(const tensor_choice& which, const prefetch_rule& rule) {
+  void add_prefetches(const tensor_choice& which, const prefetch_rule& rule) {
     if (rule.unit == look_ahead_unit::room) return;
     const auto wanted = parts_to_prefetch(which, rule);
     for (position target = 0; target < uses_.end(); ++target) {
@@ -218,9 +218,9 @@ class draft_builder {
     return wanted;
   }
 
-  // The first compute from which at most `most` bytes are prefetched until `target`.
+  // The first compute from which at most `max_bytes` are prefetched until `target`.
   position first_position_within_bytes(const std::vector<std::vector<part_id>>& wanted, position target,
-                                       std::int64_t most) const {
+                                       std::int64_t max_bytes) const {
     const auto bytes_at = [&](position at) {
       byte_count bytes = 0;
       for (const part_id x : wanted[static_cast<std::size_t>(at)]) bytes += uses_.parts[x].bytes;
@@ -228,7 +228,7 @@ class draft_builder {
     };
     byte_count bytes = bytes_at(target);
     position at = target;
-    while (at > 0 && bytes + bytes_at(at - 1) <= static_cast<byte_count>(most)) bytes += bytes_at(--at);
+    while (at > 0 && bytes + bytes_at(at - 1) <= static_cast<byte_count>(max_bytes)) bytes += bytes_at(--at);
     return at;
   }
 
@@ -241,7 +241,7 @@ class draft_builder {
 
   // Adds an eviction after each use whose next use is more than `gap` operators away. Skips values that are
   // dead then.
-  void evict_after_use(const tensor_choice& which, const evict_rule& rule) {
+  void add_evictions_after_use(const tensor_choice& which, const evict_rule& rule) {
     if (rule.when != evict_when::after_use) return;
     for (part_id x = 0; x < uses_.parts.size(); ++x) {
       const tensor_id t = uses_.parts[x].tensor;
@@ -257,8 +257,9 @@ class draft_builder {
     }
   }
 
-  // Populates discarded tensors before their first write.
-  void discard_dead(const tensor_choice& which, const discard_rule& rule) {
+  // Adds a discard after the last use of each part whose value does not survive the iteration and, if the
+  // rule repopulates, a prefetch before its first write.
+  void add_discards_of_dead(const tensor_choice& which, const discard_rule& rule) {
     if (makes_room_on_demand(strategy_)) return;
     for (part_id x = 0; x < uses_.parts.size(); ++x) {
       const tensor_id t = uses_.parts[x].tensor;
@@ -281,7 +282,7 @@ class draft_builder {
   const hint_strategy& strategy_;
   const problem& problem_;
   const graph& graph_;
-  tensor_chooser chooser_;
+  tensor_matcher matcher_;
   use_table uses_;
   std::vector<residence> home_;
   std::vector<std::vector<action>> actions_before_, actions_after_;  // actions before and after each compute
@@ -289,7 +290,7 @@ class draft_builder {
 
 }  // namespace
 
-tensor_chooser::tensor_chooser(const graph& g)
+tensor_matcher::tensor_matcher(const graph& g)
     : graph_(g),
       is_written_(g.tensors.size(), false),
       is_used_again_(g.tensors.size(), false),
@@ -309,7 +310,7 @@ tensor_chooser::tensor_chooser(const graph& g)
   }
 }
 
-bool tensor_chooser::is_touched_by(const std::vector<std::string>& kinds,
+bool tensor_matcher::is_touched_by(const std::vector<std::string>& kinds,
                                    const std::vector<op_id>& by) const {
   if (kinds.empty()) return true;
   return std::ranges::any_of(by, [&](op_id o) {
@@ -318,7 +319,7 @@ bool tensor_chooser::is_touched_by(const std::vector<std::string>& kinds,
   });
 }
 
-bool tensor_chooser::matches(const tensor_choice& which, tensor_id t) const {
+bool tensor_matcher::matches(const tensor_choice& which, tensor_id t) const {
   const tensor& what = graph_.tensors[t];
   if (!which.roles.empty() && std::ranges::find(which.roles, what.role) == which.roles.end()) return false;
   const auto fits_name = [&](const std::string& pattern) { return matches_pattern(pattern, what.name); };

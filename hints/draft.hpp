@@ -12,9 +12,9 @@
 namespace um {
 
 // Decides which tensors of a network a rule applies to.
-class tensor_chooser {
+class tensor_matcher {
  public:
-  explicit tensor_chooser(const graph& g);
+  explicit tensor_matcher(const graph& g);
   bool matches(const tensor_choice& which, tensor_id t) const;
 
  private:

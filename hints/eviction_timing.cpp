@@ -24,7 +24,7 @@ struct departure {
   std::uint64_t released_blocks = 0;
 };
 
-bool is_copy(const departure& d) {
+bool is_eviction(const departure& d) {
   return std::holds_alternative<evict>(d.what);
 }
 
@@ -36,9 +36,9 @@ class eviction_timetable {
         plan_(retime),
         placement_(at),
         is_touched_(graph_.tensors.size(), false) {
-    const std::size_t blocks = at.addresses.managed_bytes / managed_block;
-    find_earliest(blocks);
-    find_latest(blocks);
+    const std::size_t block_count = at.addresses.managed_bytes / managed_block;
+    find_earliest_points(block_count);
+    find_latest_points(block_count);
   }
 
   memory_plan retime(eviction_timing when) {
@@ -64,7 +64,7 @@ class eviction_timetable {
   // address range. A part includes the blocks that it shares with neighbours.
   std::vector<block_range> blocks_of(const action& a) {
     std::vector<block_range> all;
-    std::visit(overloaded{[](const advise&) {}, [&](const compute& c) { add_operands(c, all); },
+    std::visit(overloaded{[](const advise&) {}, [&](const compute& c) { add_operand_blocks(c, all); },
                           [&](const auto& x) { all.push_back(blocks_of(x.tensor, x.part)); }},
                a);
     return all;
@@ -74,7 +74,7 @@ class eviction_timetable {
     const range only = batch_range(graph_.tensors[t], part);
     return um::blocks_of({placement_.managed.offset_of(t) + only.offset, only.bytes});
   }
-  void add_operands(const compute& c, std::vector<block_range>& all) {
+  void add_operand_blocks(const compute& c, std::vector<block_range>& all) {
     for (const access& x : accesses_of(graph_, c)) {
       if (!is_managed(plan_.residences[x.tensor])) continue;
       const bool begins = !is_touched_[x.tensor];
@@ -89,8 +89,8 @@ class eviction_timetable {
 
   // Finds the earliest insertion point of each departure: after the last action that touches its blocks. A
   // tensor that was last used in the previous iteration may leave at the end of that iteration.
-  void find_earliest(std::size_t blocks) {
-    std::vector<insertion_point> last(blocks, 0);
+  void find_earliest_points(std::size_t block_count) {
+    std::vector<insertion_point> last(block_count, 0);
     for (const action& a : plan_.actions) {
       if (!is_movable(a)) {
         touched_blocks_.push_back(blocks_of(a));
@@ -122,10 +122,10 @@ class eviction_timetable {
   }
 
   // Finds the latest insertion point of each departure: before the next action that touches its blocks.
-  void find_latest(std::size_t blocks) {
+  void find_latest_points(std::size_t block_count) {
     std::vector<std::vector<std::size_t>> in_slot(fixed_actions_.size() + 1);
     for (std::size_t i = 0; i < departures_.size(); ++i) in_slot[departures_[i].from].push_back(i);
-    std::vector<insertion_point> next(blocks, end());
+    std::vector<insertion_point> next(block_count, end());
     for (insertion_point s = end() + 1; s-- > 0;) {
       for (const std::size_t i : in_slot[s]) {
         departures_[i].to = end();
@@ -144,7 +144,7 @@ class eviction_timetable {
   // not wait for copies.
   memory_plan merge_actions() {
     std::ranges::stable_sort(departures_, {},
-                             [](const departure& d) { return std::pair(d.from, is_copy(d)); });
+                             [](const departure& d) { return std::pair(d.from, is_eviction(d)); });
     memory_plan made{plan_.residences, {}};
     auto next = departures_.begin();
     for (insertion_point s = 0; s <= end(); ++s) {
@@ -186,7 +186,8 @@ class eviction_timetable {
     calendar lane;
     for (const bool copying : {false, true}) {
       for (departure& d : departures_) {
-        if (is_copy(d) == copying) d.turn = lane.book_first_free(start_times_[d.from], departure_duration(d));
+        if (is_eviction(d) == copying)
+          d.turn = lane.book_first_free(start_times_[d.from], departure_duration(d));
       }
     }
   }
@@ -196,7 +197,7 @@ class eviction_timetable {
     const std::uint64_t capacity = placement_.blocks_within(problem_.budget);
     insertion_point before = end();
     for (auto d = departures_.rbegin(); d != departures_.rend(); ++d) {
-      if (!is_copy(*d)) continue;
+      if (!is_eviction(*d)) continue;
       const insertion_point last = std::min(before, d->to);
       while (d->from < last && !may_start(*d) && resident_blocks_[d->from] + d->released_blocks <= capacity) {
         resident_blocks_[d->from++] += d->released_blocks;
@@ -232,7 +233,7 @@ nanoseconds twin_copy_time(const machine& target, const execution_plan& steps) {
 }
 
 // Costs of operators slowed down by copies of twins beside them, spread over all operators.
-profile slow_down_by_copies(const problem& p, nanoseconds copies) {
+profile costs_slowed_by_copies(const problem& p, nanoseconds copies) {
   nanoseconds all = 0;
   for (const op_cost& c : p.operator_costs) all += c.time;
   profile slower = p.operator_costs;
@@ -258,7 +259,7 @@ memory_plan retime_evictions(const problem& p, const memory_plan& plan, const pl
 nanoseconds expected_iteration_time(const problem& p, const execution_plan& steps) {
   machine target = p.target;
   target.launch_ns += target.slice_ns;
-  const profile costs = slow_down_by_copies(p, twin_copy_time(p.target, steps));
+  const profile costs = costs_slowed_by_copies(p, twin_copy_time(p.target, steps));
   return simulate({p.network, steps, target, costs}, 3).back().duration;
 }
 

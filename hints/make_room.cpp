@@ -25,7 +25,7 @@ class eviction_planner {
         blocks_without_reserve_(at.blocks_within(p.budget - std::min(p.budget, rules.reserve_bytes))) {}
 
   // Repeats the iteration until its evictions no longer change: the steady state.
-  memory_plan plan_iterations() {
+  memory_plan plan_steady_iteration() {
     std::vector<action> before;
     for (int round = 0;; ++round) {
       const block_ledger start = resident_.ledger();
@@ -47,7 +47,7 @@ class eviction_planner {
     position_ = 0;
     for (const action& a : draft_.actions) {
       const auto* const f = std::get_if<prefetch>(&a);
-      if (f != nullptr && !may_prefetch(*f)) continue;
+      if (f != nullptr && !make_room_for_prefetch(*f)) continue;
       if (std::holds_alternative<compute>(a)) prepare_compute();
       apply(a);
       if (std::holds_alternative<compute>(a)) ++position_;
@@ -99,12 +99,12 @@ class eviction_planner {
     if (!is_block_sized(t)) return false;
     const bool first = !persists(t.role) && x.uses.front() == position_;
     const bool fetches = rules_.prefetch_inputs || draft_.residences[x.tensor] == residence::twinned;
-    if (first ? !rules_.populate_outputs || is_in_place(x.tensor) : !fetches) return false;
+    if (first ? !rules_.populate_outputs || is_in_place_output(x.tensor) : !fetches) return false;
     return !resident_.ledger().is_fully_resident(x.address_range);
   }
 
   // Whether the tensor is an in-place output: it has the address of an input, which is on the device.
-  bool is_in_place(tensor_id t) const {
+  bool is_in_place_output(tensor_id t) const {
     const op& o = current_op();
     if (!o.alias || o.out[o.alias->output] != t) return false;
     const tensor_id from = o.in[o.alias->input];
@@ -113,8 +113,9 @@ class eviction_planner {
 
   // --- prefetches of the draft ---
 
-  // Whether a prefetch of the draft is kept: not if its data would be evicted again before its use.
-  bool may_prefetch(const prefetch& f) {
+  // Evicts for a prefetch of the draft. Returns whether it is kept: not if its data would be evicted again
+  // before its use.
+  bool make_room_for_prefetch(const prefetch& f) {
     const std::optional<position> use = next_touch(f.tensor);
     if (!use) return false;
     wanted_blocks_.clear();
@@ -233,7 +234,7 @@ memory_plan make_room(const problem& p, const memory_plan& draft, const placemen
     throw infeasible("workspaces need " + to_text(at.addresses.device_bytes) + ", the budget is " +
                      to_text(p.budget));
   }
-  return eviction_planner(p, draft, at, rules).plan_iterations();
+  return eviction_planner(p, draft, at, rules).plan_steady_iteration();
 }
 
 }  // namespace um

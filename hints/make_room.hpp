@@ -21,10 +21,9 @@ struct eviction_options {
   std::int64_t min_gap = 0;  // for evict_order::not_soon: minimum number of computes until the next use
   byte_count part_bytes = 64 * MiB;  // tensors are evicted in parts of about that size
   byte_count reserve_bytes = 0;      // part of the budget kept free for early prefetches
-  bool prefetch_inputs = false;  // inputs of a compute are prefetched instead of faulting in; twinned tensors
-                                 // always are
-  bool populate_outputs = false;   // outputs are populated before the compute that first writes them
-  std::vector<bool> is_evictable;  // per tensor: whether it may be evicted; empty: all may
+  bool prefetch_inputs = false;      // a compute's inputs are prefetched, not faulted in; twinned ones always
+  bool populate_outputs = false;     // outputs are populated before the compute that first writes them
+  std::vector<bool> is_evictable;    // per tensor: whether it may be evicted; empty: all may
   std::vector<bool>
       is_discarded;  // per tensor: whether it is discarded when dead instead of evicted; empty: none is
 };
@@ -60,8 +59,8 @@ class victim_order {
   victim_order(const graph& g, const eviction_options& rules, position end)
       : graph_(g), options_(rules), iteration_end_(end) {}
 
-  // Rank before the compute at `now`. `came_in`: clock value when its oldest block became resident.
-  eviction_rank rank_of(const evictable_part& x, position now, std::uint64_t came_in) const;
+  // Rank before the compute at `now`. `first_arrival`: clock value when its oldest block became resident.
+  eviction_rank rank_of(const evictable_part& x, position now, std::uint64_t first_arrival) const;
   action eviction_of(const evictable_part& x, position now) const;
 
  private:
@@ -98,15 +97,15 @@ class resident_parts {
   action eviction_of(const evictable_part& x, position now) const { return order_.eviction_of(x, now); }
 
  private:
-  struct victim {
+  struct candidate {
     eviction_rank rank;
     std::size_t first_block = 0, part = 0;  // its first block that is not spared, index of the part
     std::uint64_t freed_blocks = 0;         // number of blocks that evicting it frees
   };
 
-  void record_arrival(tensor_id t, std::span<const range> ranges, bool is_new);
+  void record_arrival(tensor_id t, std::span<const range> ranges, bool also_if_resident);
   void for_each_owned_block(const evictable_part& x, const auto& use_block) const;
-  std::vector<victim> find_victims(position now, const block_set& wanted, const block_set& spared);
+  std::vector<candidate> find_candidates(position now, const block_set& wanted, const block_set& spared);
 
   const memory_plan& draft_;
   const placement& placement_;

@@ -7,20 +7,21 @@
 namespace um {
 namespace {
 
-// The parts that overlap a range of images if the batch has `of` equal parts.
-std::pair<std::size_t, std::size_t> overlapping_parts(std::int64_t images, std::uint32_t of,
+// The parts that overlap a range of images if the batch has `part_count` equal parts.
+std::pair<std::size_t, std::size_t> overlapping_parts(std::int64_t images, std::uint32_t part_count,
                                                       const interval& range) {
-  std::uint32_t begin = 0, end = of;
-  while (begin + 1 < of && part_of(images, begin, of).end <= range.begin) ++begin;
-  while (end > begin + 1 && part_of(images, end - 1, of).begin >= range.end) --end;
+  std::uint32_t begin = 0, end = part_count;
+  while (begin + 1 < part_count && part_of(images, begin, part_count).end <= range.begin) ++begin;
+  while (end > begin + 1 && part_of(images, end - 1, part_count).begin >= range.end) --end;
   return {begin, end};
 }
 
-void add_parts(evictable_parts& parts, const graph& g, const placement& at, tensor_id t, std::uint32_t of) {
+void add_parts(evictable_parts& parts, const graph& g, const placement& at, tensor_id t,
+               std::uint32_t part_count) {
   const tensor& what = g.tensors[t];
-  const bool alone = of == 1 || bytes_of(what) % (of * managed_block) == 0;
-  for (std::uint32_t i = 0; i < of; ++i) {
-    const box part = batch_part(what.shape.n, i, of);
+  const bool alone = part_count == 1 || bytes_of(what) % (part_count * managed_block) == 0;
+  for (std::uint32_t i = 0; i < part_count; ++i) {
+    const box part = batch_part(what.shape.n, i, part_count);
     parts.parts.push_back({t, part, at.managed.range_of(t, part), alone, {}});
   }
 }

@@ -33,10 +33,10 @@ struct search_setting {
 };
 
 template <class Rule>
-const Rule* find_rule(const hint_strategy& s, const auto& counts) {
+const Rule* find_rule(const hint_strategy& s, const auto& matches) {
   for (const hint_rule& r : s.rules) {
     const auto* x = std::get_if<Rule>(&r.policy);
-    if (x != nullptr && counts(*x)) return x;
+    if (x != nullptr && matches(*x)) return x;
   }
   return nullptr;
 }
@@ -78,14 +78,14 @@ eviction_options make_eviction_options(const hint_strategy& s, const problem& p,
     rules.part_bytes = with.part_bytes;
     rules.reserve_bytes = share_of_percent(p.budget, with.reserve_percent);
   }
-  const tensor_chooser choose(p.network);
+  const tensor_matcher matcher(p.network);
   for (const hint_rule& r : s.rules) {
     const auto* e = std::get_if<evict_rule>(&r.policy);
     const auto* d = std::get_if<discard_rule>(&r.policy);
     rules.populate_outputs = rules.populate_outputs || (d != nullptr && d->repopulates &&
                                                         (rules.prefetch_inputs || evicts_by_twins(s)));
     for (tensor_id t = 0; t < home.size(); ++t) {
-      const bool chosen = choose.matches(r.tensors, t);
+      const bool chosen = matcher.matches(r.tensors, t);
       if (d != nullptr) {
         rules.is_discarded.resize(home.size(), false);
         rules.is_discarded[t] = rules.is_discarded[t] || chosen;
@@ -130,7 +130,7 @@ class hint_planner {
     if (fits_budget_ || problem_.target.link_to_device_bytes_per_s == 0) return make_plan(first);
     if (search != nullptr) return search_around(first, search->trials);
     if (!retimes_evictions()) return make_plan(first);
-    try_setting_and_other_timing(first);
+    try_setting_and_variants(first);
     return take_best_plan();
   }
 
@@ -140,7 +140,7 @@ class hint_planner {
   search_setting choose_first_setting() {
     search_setting first;
     if (pressure_rule_ == nullptr || !places_on_device_) return first;
-    const placement& at = find_draft(first).addresses;
+    const placement& at = find_or_make_draft(first).addresses;
     first.keeps_on_device = fits_budget_
                                 ? bytes_of(at) <= problem_.budget
                                 : at.addresses.device_bytes <= problem_.budget / 2 && has_plan(first);
@@ -155,8 +155,8 @@ class hint_planner {
     }
   }
 
-  // Finds or makes the draft for a setting. Most settings share their draft.
-  const placed_draft& find_draft(const search_setting& with) {
+  // Most settings share their draft.
+  const placed_draft& find_or_make_draft(const search_setting& with) {
     for (const known_draft& k : drafts_) {
       if (k.cut_percent == with.cut_percent && k.on_device == with.keeps_on_device) return *k.draft;
     }
@@ -184,7 +184,7 @@ class hint_planner {
   // Makes the plan for a setting. A strategy that evicts or keeps twins keeps the budget itself, even if the
   // driver could.
   memory_plan make_plan(const search_setting& with) {
-    const placed_draft& draft = find_draft(with);
+    const placed_draft& draft = find_or_make_draft(with);
     const bool evicts = !fits_budget_ && (pressure_rule_ != nullptr || evicts_by_twin_);
     if (!evicts && problem_.evicted_by != pressure::plan) return draft.plan;
     const eviction_options rules =
@@ -228,9 +228,9 @@ class hint_planner {
     return std::move(*best_);
   }
 
-  // Varies prefetch timing, part size and cut percentage one at a time, each from the best setting so far;
-  // used without a search rule.
-  void try_setting_and_other_timing(const search_setting& first) {
+  // Tries one other timing, one other part size and, with a cut rule, two other cut percentages, each from
+  // the best setting so far; used without a search rule.
+  void try_setting_and_variants(const search_setting& first) {
     try_setting(first);
     const auto also = [&](auto search_setting::* member, auto value) {
       search_setting changed = best_ ? best_setting_ : first;
@@ -248,7 +248,7 @@ class hint_planner {
     try {
       memory_plan plan = make_plan(with);
       const nanoseconds time =
-          expected_iteration_time(problem_, lower(problem_, plan, find_draft(with).addresses));
+          expected_iteration_time(problem_, lower(problem_, plan, find_or_make_draft(with).addresses));
       if (best_ && !is_improvement(best_time_, time)) return time;
       best_ = std::move(plan);
       best_setting_ = with;

@@ -104,7 +104,7 @@ inline constexpr std::array enum_names<evict_means>{"prefetch_to_host"sv, "twin"
 struct evict_rule {
   evict_when when = evict_when::pressure;
   evict_order order = evict_order::driver;  // order for evict_when::pressure
-  std::int64_t gap = 2;
+  std::int64_t gap = 2;                     // operators between two uses, for after_use and not_soon
   evict_means means = evict_means::prefetch_to_host;
   friend bool operator==(const evict_rule&, const evict_rule&) = default;
 };

@@ -57,13 +57,13 @@ bool can_be_sliced(const graph& g, const op& o, std::uint32_t parts) {
          std::ranges::none_of(o.out, [&](tensor_id t) { return g.tensors[t].role == role::output; });
 }
 
-std::vector<batch_loop> loops_of_large_ops(const graph& g, byte_count most) {
+std::vector<batch_loop> loops_of_large_ops(const graph& g, byte_count max_bytes) {
   std::vector<batch_loop> all;
   std::uint32_t least = 1;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const byte_count bytes = activation_bytes(g, g.ops[o]);
     const auto images = static_cast<byte_count>(g.tensors[g.ops[o].out.front()].shape.n);
-    const auto parts = static_cast<std::uint32_t>(std::min((bytes + most - 1) / most, images));
+    const auto parts = static_cast<std::uint32_t>(std::min((bytes + max_bytes - 1) / max_bytes, images));
     if (parts < 2 || !can_be_sliced(g, g.ops[o], parts)) continue;
     const bool joins = !all.empty() && all.back().end == o;
     least = joins ? std::max(least, parts) : parts;
@@ -76,9 +76,9 @@ std::vector<batch_loop> loops_of_large_ops(const graph& g, byte_count most) {
 
 }  // namespace
 
-std::vector<compute> make_sliced_order(const graph& g, byte_count most) {
+std::vector<compute> make_sliced_order(const graph& g, byte_count max_bytes) {
   loop_nest sliced;
-  for (batch_loop r : loops_of_large_ops(g, std::max<byte_count>(most, 1))) {
+  for (batch_loop r : loops_of_large_ops(g, std::max<byte_count>(max_bytes, 1))) {
     const bool can = std::ranges::all_of(g.ops.begin() + r.begin, g.ops.begin() + r.end,
                                          [&](const op& o) { return can_be_sliced(g, o, r.parts); });
     if (!can || r.parts < 2) continue;

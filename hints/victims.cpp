@@ -27,22 +27,24 @@ void block_set::add(const range& r) {
 
 // --- the order ---
 
-eviction_rank victim_order::rank_of(const evictable_part& x, position now, std::uint64_t came_in) const {
+eviction_rank victim_order::rank_of(const evictable_part& x, position now,
+                                    std::uint64_t first_arrival) const {
   using enum eviction_rank::rank_kind;
-  if (options_.order == evict_order::driver && options_.is_discarded.empty()) return {may_leave, came_in};
+  if (options_.order == evict_order::driver && options_.is_discarded.empty())
+    return {may_leave, first_arrival};
   const position next = next_use(x, now);
   const bool furthest = options_.order == evict_order::furthest_use;
   if (next == never && is_discarded(x)) {
     // Of dead parts, the one whose next write is last is evicted first.
     return {dead, x.uses.empty() ? 0 : static_cast<std::uint64_t>(never - x.uses.front())};
   }
-  if (next == never) return {furthest ? dead : may_leave, came_in};
+  if (next == never) return {furthest ? dead : may_leave, first_arrival};
   const eviction_rank::rank_kind what =
       options_.is_evictable.empty() || options_.is_evictable[x.tensor] ? may_leave : last_resort;
   if (furthest) return {what, static_cast<std::uint64_t>(never - next)};
   const bool soon =
       options_.order == evict_order::not_soon && std::min(next, iteration_end_) - now <= options_.min_gap;
-  return {soon ? last_resort : what, came_in};
+  return {soon ? last_resort : what, first_arrival};
 }
 
 action victim_order::eviction_of(const evictable_part& x, position now) const {
@@ -84,7 +86,7 @@ void resident_parts::apply(const action& a, position now) {
   ledger_.apply(a);
 }
 
-void resident_parts::record_arrival(tensor_id t, std::span<const range> ranges, bool is_new) {
+void resident_parts::record_arrival(tensor_id t, std::span<const range> ranges, bool also_if_resident) {
   ++clock_;  // operands arrive one after the other
   const auto note = [&](tensor_id owner) {
     for (std::size_t x = parts_.first_part[owner]; x < parts_.first_part[owner + 1]; ++x)
@@ -94,7 +96,7 @@ void resident_parts::record_arrival(tensor_id t, std::span<const range> ranges, 
   for (const range& r : ranges) {
     const auto [begin, end] = blocks_of(r);
     for (std::size_t b = begin; b < end; ++b) {
-      if (!is_new && ledger_.is_resident(b)) continue;
+      if (!also_if_resident && ledger_.is_resident(b)) continue;
       last_arrival_[b] = clock_;
       const tensor_id owner =
           ledger_.owner(b);  // the owner may be another tensor until a compute takes the block over
@@ -129,9 +131,9 @@ std::optional<std::vector<std::size_t>> resident_parts::choose_victims(position 
   std::uint64_t count = resident_blocks_with(wanted);
   std::vector<std::size_t> chosen;
   if (count <= most) return chosen;
-  std::vector<victim> all = find_victims(now, wanted, spared);
-  std::ranges::sort(all, {}, [](const victim& v) { return std::tuple(v.rank, v.first_block, v.part); });
-  for (const victim& v : all) {
+  std::vector<candidate> all = find_candidates(now, wanted, spared);
+  std::ranges::sort(all, {}, [](const candidate& v) { return std::tuple(v.rank, v.first_block, v.part); });
+  for (const candidate& v : all) {
     if (count <= most) break;
     count -= v.freed_blocks;
     chosen.push_back(v.part);
@@ -140,24 +142,24 @@ std::optional<std::vector<std::size_t>> resident_parts::choose_victims(position 
   return chosen;
 }
 
-std::vector<resident_parts::victim> resident_parts::find_victims(position now, const block_set& wanted,
-                                                                 const block_set& spared) {
-  std::vector<victim> all;
+std::vector<resident_parts::candidate> resident_parts::find_candidates(position now, const block_set& wanted,
+                                                                       const block_set& spared) {
+  std::vector<candidate> all;
   for (std::size_t i = 0; i < parts_.parts.size(); ++i) {
     if (!may_be_resident_[i]) continue;
-    victim v{{}, ledger_.block_count(), i, 0};
-    std::uint64_t came_in = std::numeric_limits<std::uint64_t>::max();
+    candidate v{{}, ledger_.block_count(), i, 0};
+    std::uint64_t first_arrival = std::numeric_limits<std::uint64_t>::max();
     bool any = false;
     for_each_owned_block(parts_.parts[i], [&](std::size_t b) {
       any = true;
       v.freed_blocks += wanted.contains(b) ? 0 : 1;
       if (spared.contains(b)) return;
       v.first_block = std::min(v.first_block, b);
-      came_in = std::min(came_in, last_arrival_[b]);
+      first_arrival = std::min(first_arrival, last_arrival_[b]);
     });
     may_be_resident_[i] = any;
     if (v.first_block == ledger_.block_count()) continue;
-    v.rank = order_.rank_of(parts_.parts[i], now, came_in);
+    v.rank = order_.rank_of(parts_.parts[i], now, first_arrival);
     all.push_back(v);
   }
   return all;
