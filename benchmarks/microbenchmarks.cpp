@@ -84,7 +84,8 @@ void skip_on_error(benchmark::State& state, const auto& work) {
   }
 }
 
-void add_times(benchmark::State& state, const measurement& what, const samples& all, const link_rates& link) {
+void add_times(benchmark::State& state, const benchmark_case& what, const samples& all,
+               const link_rates& link) {
   const auto by_time = [](const repetition& a, const repetition& b) { return a.total_time < b.total_time; };
   const auto [fastest, slowest] = std::minmax_element(all.later.begin(), all.later.end(), by_time);
   const nanoseconds median = median_total(all.later);
@@ -113,7 +114,7 @@ void add_case_counters(benchmark::State& state, const samples& all) {
 }
 
 // Takes the samples, then reports their times to Google Benchmark.
-void run_case(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
+void run_case(benchmark::State& state, runner& with, std::string_view family, const benchmark_case& what) {
   samples all;
   with.enter_family(family);
   skip_on_error(state, [&] { all = take_samples_until_deadline(with.on, what); });
@@ -162,7 +163,7 @@ void add_rates(benchmark::State& state, const unified_memory_counts& counts, nan
   add("to_host", counts.to_host.total, link.to_host);
 }
 
-void require_complete(const unified_memory_counts& counts, const measurement& what) {
+void require_complete(const unified_memory_counts& counts, const benchmark_case& what) {
   const auto refuse = [](const std::string& why) {
     throw unsupported("counting lost records, so the counts are not whole: " + why);
   };
@@ -179,7 +180,7 @@ void require_complete(const unified_memory_counts& counts, const measurement& wh
 }
 
 // Counts one repetition, after one without counting.
-void run_counted(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
+void run_counted(benchmark::State& state, runner& with, std::string_view family, const benchmark_case& what) {
   with.enter_family(family);
   repetition counted;
   unified_memory_counts counts;
@@ -241,9 +242,9 @@ void add_case(const std::string& name, int iterations, std::function<void(benchm
 }
 
 void add_cases(runner& with) {
-  std::vector<std::pair<std::string_view, measurement>> counted;
+  std::vector<std::pair<std::string_view, benchmark_case>> counted;
   for (const family& f : families()) {
-    for (const measurement& m : f.cases(with.on.facts())) {
+    for (const benchmark_case& m : f.cases(with.on.facts())) {
       add_case(m.name, m.repetitions, [&with, f, m](benchmark::State& s) { run_case(s, with, f.name, m); });
       if (m.migrates) counted.emplace_back(f.name, m);
     }

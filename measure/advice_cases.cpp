@@ -62,15 +62,15 @@ class advised_data {
   leased_memory memory_;
 };
 
-std::string advice_reset(advised_step step) {
+std::string advice_reset_text(advised_step step) {
   constexpr const char* base = "advice withdrawn, prefetched to the CPU";
   if (step == advised_step::advise) return base;
   if (step == advised_step::read || step == advised_step::write) return std::string(base) + ", advised anew";
   return std::string(base) + ", advised anew, read by the GPU";
 }
 
-measurement pinned_access_case(access kind, byte_count bytes) {
-  measurement m;
+benchmark_case pinned_access_case(access kind, byte_count bytes) {
+  benchmark_case m;
   m.name = std::string("advice/pinned_zero_copy/") + (kind == access::read ? "read" : "write") +
            "/size:" + bytes_text(bytes);
   m.bytes = bytes;
@@ -87,14 +87,14 @@ measurement pinned_access_case(access kind, byte_count bytes) {
 
 }  // namespace
 
-measurement advice_case(const std::vector<advice>& hints, advised_step step, byte_count bytes) {
-  measurement m;
+benchmark_case advice_case(const std::vector<advice>& hints, advised_step step, byte_count bytes) {
+  benchmark_case m;
   m.name = "advice/" + advice_names(hints) + '/' + advice_steps.at(static_cast<std::size_t>(step)) +
            "/size:" + bytes_text(bytes);
   if (step != advised_step::advise) m.bytes = bytes;
   if (step == advised_step::read || step == advised_step::write) m.link_direction = copy_direction::to_device;
   if (step == advised_step::cpu_touch) m.bytes = bytes / (4 * KiB) * sizeof(int);
-  m.reset_text = advice_reset(step);
+  m.reset_text = advice_reset_text(step);
   m.migrates = true;
   m.repetitions = 3;
   m.prepare = [=](bench& on) -> trial {
@@ -104,7 +104,7 @@ measurement advice_case(const std::vector<advice>& hints, advised_step step, byt
   return m;
 }
 
-std::vector<measurement> advice_cases(const device_facts&) {
+std::vector<benchmark_case> advice_cases(const device_facts&) {
   const std::array<std::vector<advice>, 6> hints{{{},
                                                   {advice::read_mostly},
                                                   {advice::preferred_device},
@@ -112,7 +112,7 @@ std::vector<measurement> advice_cases(const device_facts&) {
                                                   {advice::accessed_by_device},
                                                   {advice::preferred_host, advice::accessed_by_device}}};
   constexpr byte_count bytes = 32 * MiB;
-  std::vector<measurement> all;
+  std::vector<benchmark_case> all;
   for (const std::vector<advice>& given : hints) {
     for (std::size_t step = given.empty() ? 1 : 0; step < advice_steps.size(); ++step) {
       all.push_back(advice_case(given, static_cast<advised_step>(step), bytes));

@@ -164,8 +164,8 @@ trial allocation_trial(bench& on, memory_kind kind, allocation_step step, byte_c
 
 }  // namespace
 
-measurement allocation_case(memory_kind kind, allocation_step step, byte_count bytes) {
-  measurement m;
+benchmark_case allocation_case(memory_kind kind, allocation_step step, byte_count bytes) {
+  benchmark_case m;
   m.name = std::string("allocation/") + kind_names.at(static_cast<std::size_t>(kind)) + '/' +
            allocation_steps.at(static_cast<std::size_t>(step)) + "/size:" + bytes_text(bytes);
   m.reset_text = step == allocation_step::allocate    ? "freed before"
@@ -177,8 +177,8 @@ measurement allocation_case(memory_kind kind, allocation_step step, byte_count b
   return m;
 }
 
-std::vector<measurement> allocation_cases(const device_facts&) {
-  std::vector<measurement> all;
+std::vector<benchmark_case> allocation_cases(const device_facts&) {
+  std::vector<benchmark_case> all;
   for (std::size_t kind = 0; kind < kind_names.size(); ++kind) {
     for (std::size_t step = 0; step < allocation_steps.size(); ++step) {
       for (const byte_count bytes : {64 * KiB, 16 * MiB, 512 * MiB}) {

@@ -10,7 +10,7 @@
 namespace um::measure {
 namespace {
 
-int selected_device(int device) {
+int select_device(int device) {
   require_gpu(device);
   check(cudaSetDevice(device));
   require_demand_paging(device);
@@ -37,7 +37,7 @@ std::array<um::cuda_stream, bench::streams> make_streams() {
   return all;
 }
 
-void release_system(void* data) noexcept {
+void free_system_memory(void* data) noexcept {
   std::free(data);
 }
 
@@ -59,7 +59,7 @@ void load_kernels(bench& on) {
 }  // namespace
 
 bench::bench(int device)
-    : device_(selected_device(device)),
+    : device_(select_device(device)),
       facts_(facts_of(device)),
       streams_(make_streams()),
       ledger_(limits_of_this_machine()) {
@@ -83,7 +83,7 @@ leased_memory bench::system_memory(byte_count bytes) {
   auto lease = ledger_.grant({facts_.pageable_access ? bytes : 0, bytes});
   void* const data = std::aligned_alloc(managed_block, round_up(bytes, managed_block));
   if (data == nullptr) throw out_of_memory("cannot allocate " + to_text(bytes) + " of system memory");
-  return {std::move(lease), arena(data, bytes, &release_system)};
+  return {std::move(lease), arena(data, bytes, &free_system_memory)};
 }
 
 std::shared_ptr<const leased_memory> bench::shared_pinned(byte_count bytes) {

@@ -27,14 +27,14 @@ repetition run_once(const trial& t) {
 
 }  // namespace
 
-samples take_samples(bench& on, const measurement& what, int repetitions) {
+samples take_samples(bench& on, const benchmark_case& what, int repetitions) {
   const trial t = what.prepare(on);
   samples all{run_once(t), {}};
   for (int i = 0; i < repetitions; ++i) all.later.push_back(run_once(t));
   return all;
 }
 
-samples take_samples_until_deadline(bench& on, const measurement& what) {
+samples take_samples_until_deadline(bench& on, const benchmark_case& what) {
   constexpr nanoseconds at_least = 80'000'000, at_most = 800'000'000;
   constexpr std::size_t most = 12;
   const trial t = what.prepare(on);

@@ -27,7 +27,7 @@ struct trial {
 
 enum class copy_direction : std::uint8_t { none, to_device, to_host, both };
 
-struct measurement {
+struct benchmark_case {
   std::string name;      // family/what/axis:value
   byte_count bytes = 0;  // bytes that the work transfers; 0: none
   copy_direction link_direction =
@@ -46,10 +46,10 @@ struct samples {
 };
 
 // A first repetition, then `repetitions` more.
-samples take_samples(bench& on, const measurement& what, int repetitions);
+samples take_samples(bench& on, const benchmark_case& what, int repetitions);
 // Takes a first repetition, then as many as the case requests, more if they are short, and fewer if they are
 // long.
-samples take_samples_until_deadline(bench& on, const measurement& what);
+samples take_samples_until_deadline(bench& on, const benchmark_case& what);
 
 nanoseconds median_total(const std::vector<repetition>& all);
 nanoseconds median_issue(const std::vector<repetition>& all);

@@ -20,38 +20,38 @@ constexpr std::array<const char*, 6> discard_resets{
 
 class discarded_data {
  public:
-  discarded_data(bench& on, return_method step, byte_count bytes, bool queued)
+  discarded_data(bench& on, discard_step step, byte_count bytes, bool queued)
       : bench_(on), step_(step), queued_(queued), bytes_(bytes) {
     allocate_again();
   }
 
   void reset() {
-    if (step_ == return_method::write)
+    if (step_ == discard_step::write)
       allocate_again();  // data that was mapped page by page stays mapped so, so it is allocated again
     bring_to_device(bench_, memory_.range());
     write();
     check(cudaStreamSynchronize(bench_.stream()));
-    if (step_ == return_method::prefetch || step_ == return_method::write ||
-        step_ == return_method::write_after_prefetch) {
+    if (step_ == discard_step::prefetch || step_ == discard_step::write ||
+        step_ == discard_step::write_after_prefetch) {
       if (queued_) occupy_stream(bench_, 0);
       discard();
     }
     check(cudaStreamSynchronize(bench_.stream()));
-    if (step_ == return_method::write_after_prefetch) bring_to_device(bench_, memory_.range());
+    if (step_ == discard_step::write_after_prefetch) bring_to_device(bench_, memory_.range());
   }
   void run() {
     switch (step_) {
-      case return_method::discard:
+      case discard_step::discard:
         return discard();
-      case return_method::discard_and_prefetch:
+      case discard_step::discard_and_prefetch:
         return discard_and_prefetch_to_device(memory_.range(), bench_.device(), bench_.stream());
-      case return_method::discard_then_prefetch:
+      case discard_step::discard_then_prefetch:
         discard();
         return prefetch();
-      case return_method::prefetch:
+      case discard_step::prefetch:
         return prefetch();
-      case return_method::write_after_prefetch:
-      case return_method::write:
+      case discard_step::write_after_prefetch:
+      case discard_step::write:
         return write();
     }
   }
@@ -67,7 +67,7 @@ class discarded_data {
   void prefetch() { prefetch_to_device(memory_.range(), bench_.device(), bench_.stream()); }
 
   bench& bench_;
-  return_method step_;
+  discard_step step_;
   bool queued_;
   byte_count bytes_;
   leased_memory memory_;
@@ -75,16 +75,16 @@ class discarded_data {
 
 }  // namespace
 
-measurement discard_case(return_method step, byte_count bytes, bool queued) {
+benchmark_case discard_case(discard_step step, byte_count bytes, bool queued) {
   const auto which = static_cast<std::size_t>(step);
-  measurement m;
+  benchmark_case m;
   m.name = std::string("discard/") + discard_steps.at(which) + (queued ? "_queued" : "") +
            "/size:" + bytes_text(bytes);
   m.bytes = bytes;
   m.reset_text = discard_resets.at(which);
   if (queued) m.reset_text += " while its stream was at work";
   m.migrates = true;
-  m.repetitions = bytes <= 32 * MiB && step != return_method::write ? 10 : 3;
+  m.repetitions = bytes <= 32 * MiB && step != discard_step::write ? 10 : 3;
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<discarded_data>(on, step, bytes, queued);
     return {[data] { data->reset(); }, [data] { return timed_by_host([&] { data->run(); }); }};
@@ -92,8 +92,8 @@ measurement discard_case(return_method step, byte_count bytes, bool queued) {
   return m;
 }
 
-measurement discarded_to_host(byte_count bytes, bool populated) {
-  measurement m;
+benchmark_case prefetch_discarded_to_host(byte_count bytes, bool populated) {
+  benchmark_case m;
   m.name = std::string("discard/prefetch_to_host/pages:") + (populated ? "there" : "new") +
            "/size:" + bytes_text(bytes);
   m.bytes = bytes;
@@ -120,11 +120,11 @@ measurement discarded_to_host(byte_count bytes, bool populated) {
   return m;
 }
 
-std::vector<measurement> discard_cases(const device_facts&) {
-  std::vector<measurement> all;
+std::vector<benchmark_case> discard_cases(const device_facts&) {
+  std::vector<benchmark_case> all;
   for (std::size_t step = 0; step < discard_steps.size(); ++step) {
-    const auto what = static_cast<return_method>(step);
-    if (what == return_method::write) {
+    const auto what = static_cast<discard_step>(step);
+    if (what == discard_step::write) {
       for (const byte_count bytes : {2 * MiB, 16 * MiB}) {
         for (const bool queued : {false, true}) all.push_back(discard_case(what, bytes, queued));
       }
@@ -133,7 +133,7 @@ std::vector<measurement> discard_cases(const device_facts&) {
     for (const byte_count bytes : {2 * MiB, 32 * MiB, 256 * MiB, GiB})
       all.push_back(discard_case(what, bytes));
   }
-  for (const bool populated : {false, true}) all.push_back(discarded_to_host(256 * MiB, populated));
+  for (const bool populated : {false, true}) all.push_back(prefetch_discarded_to_host(256 * MiB, populated));
   return all;
 }
 

@@ -70,15 +70,15 @@ class concurrent_kernel {
       runs_ = operator_on_device(on, matrix_problem{.n = 4096, .in = 4096, .out = 4096});
     }
     constexpr nanoseconds span = 40'000'000;
-    start(3);
-    const nanoseconds each = finish() / 3;
+    launch(3);
+    const nanoseconds each = wait_and_measure() / 3;
     calls_ = static_cast<int>(span / std::max<nanoseconds>(each, 1)) + 1;
-    start();
-    alone_ = finish();
+    launch();
+    alone_ = wait_and_measure();
   }
 
-  void start() { start(calls_); }
-  nanoseconds finish() {
+  void launch() { launch(calls_); }
+  nanoseconds wait_and_measure() {
     check(cudaEventSynchronize(end_.get()));
     float ms = 0;
     check(cudaEventElapsedTime(&ms, begin_.get(), end_.get()));
@@ -87,27 +87,27 @@ class concurrent_kernel {
   nanoseconds alone() const { return alone_; }
 
  private:
-  void start(int calls) {
+  void launch(int calls) {
     check(cudaEventRecord(begin_.get(), bench_.libraries().compute().stream));
     for (int i = 0; i < calls; ++i) runs_.work.call();
     check(cudaEventRecord(end_.get(), bench_.libraries().compute().stream));
   }
 
   bench& bench_;
-  running_operator runs_;
+  operator_with_operands runs_;
   cuda_event begin_, end_;
   int calls_ = 0;
   nanoseconds alone_ = 0;
 };
 
-repetition run_copy(evicted_data& data, copy_direction direction, concurrent_kernel* beside) {
-  if (beside != nullptr) beside->start();
+repetition run_movement(evicted_data& data, copy_direction direction, concurrent_kernel* beside) {
+  if (beside != nullptr) beside->launch();
   repetition r = timed_on(data.stream(), [&] {
     if (direction == copy_direction::to_host) return data.issue_eviction();
     data.issue_return();
   });
   if (beside == nullptr) return r;
-  const nanoseconds together = beside->finish();
+  const nanoseconds together = beside->wait_and_measure();
   r.counters["operator_alone_ns"] = static_cast<double>(beside->alone());
   r.counters["operator_beside_ns"] = static_cast<double>(together);
   r.counters["operator_loses_ns"] = static_cast<double>(together - beside->alone());
@@ -116,10 +116,10 @@ repetition run_copy(evicted_data& data, copy_direction direction, concurrent_ker
 
 }  // namespace
 
-measurement eviction_case(eviction_method method, copy_direction direction, concurrent_work beside,
-                          byte_count bytes) {
+benchmark_case eviction_case(eviction_method method, copy_direction direction, concurrent_work beside,
+                             byte_count bytes) {
   const bool out = direction == copy_direction::to_host;
-  measurement m;
+  benchmark_case m;
   m.name = std::string("eviction/") + method_names.at(static_cast<std::size_t>(method)) +
            (out ? "/out" : "/back") + "/beside:" + company_names.at(static_cast<std::size_t>(beside)) +
            "/size:" + bytes_text(bytes);
@@ -138,13 +138,13 @@ measurement eviction_case(eviction_method method, copy_direction direction, conc
               if (!out) data->issue_eviction();
               check(cudaDeviceSynchronize());
             },
-            [data, direction, other] { return run_copy(*data, direction, other.get()); }};
+            [data, direction, other] { return run_movement(*data, direction, other.get()); }};
   };
   return m;
 }
 
-std::vector<measurement> eviction_cases(const device_facts&) {
-  std::vector<measurement> all;
+std::vector<benchmark_case> eviction_cases(const device_facts&) {
+  std::vector<benchmark_case> all;
   for (const concurrent_work beside :
        {concurrent_work::none, concurrent_work::convolution, concurrent_work::product}) {
     for (const eviction_method method :

@@ -37,7 +37,7 @@ std::string access_name(const gpu_access& a) {
 }
 
 // Times every read by the GPU's clock.
-trial run_block_chase(bench& on, data_state wanted) {
+trial isolated_fault_trial(bench& on, data_state wanted) {
   constexpr byte_count places = 64;
   const auto memory = std::make_shared<staged_data>(on, wanted, places * managed_block);
   const auto times = std::make_shared<leased_memory>(on.device_memory(places * sizeof(std::uint32_t)));
@@ -82,8 +82,8 @@ trial cpu_access_trial(bench& on, byte_count bytes, byte_count stride, std::opti
           }};
 }
 
-measurement system_access(access kind, byte_count bytes) {
-  measurement m;
+benchmark_case system_access(access kind, byte_count bytes) {
+  benchmark_case m;
   m.name = std::string("faults/gpu_") + (kind == access::read ? "read" : "write") +
            "/sequential/data:malloc/size:" + bytes_text(bytes);
   m.bytes = bytes;
@@ -108,8 +108,8 @@ measurement system_access(access kind, byte_count bytes) {
 
 }  // namespace
 
-measurement gpu_touches(const gpu_access& what) {
-  measurement m;
+benchmark_case gpu_touches(const gpu_access& what) {
+  benchmark_case m;
   const bool whole = what.order == access_pattern::sequential;
   const byte_count touches = whole ? 0 : what.bytes / what.stride;
   m.name = access_name(what);
@@ -134,18 +134,18 @@ measurement gpu_touches(const gpu_access& what) {
   return m;
 }
 
-measurement isolated_fault(data_state data) {
-  measurement m;
+benchmark_case isolated_fault(data_state data) {
+  benchmark_case m;
   m.name = std::string(data == data_state::nowhere ? "first_touch" : "faults") +
            "/isolated/data:" + state_names.at(static_cast<std::size_t>(data));
   m.reset_text = reset_text(data);
   m.migrates = true;
-  m.prepare = [data](bench& on) { return run_block_chase(on, data); };
+  m.prepare = [data](bench& on) { return isolated_fault_trial(on, data); };
   return m;
 }
 
-measurement cpu_touch_case(byte_count bytes, byte_count stride, std::optional<advice> hint, access kind) {
-  measurement m;
+benchmark_case cpu_touch_case(byte_count bytes, byte_count stride, std::optional<advice> hint, access kind) {
+  benchmark_case m;
   m.name = std::string("faults/cpu_") + (kind == access::read ? "read" : "write") +
            "/data:device/advice:" + std::string(hint ? to_text(*hint) : "none") +
            "/stride:" + bytes_text(stride) + "/size:" + bytes_text(bytes);
@@ -157,8 +157,8 @@ measurement cpu_touch_case(byte_count bytes, byte_count stride, std::optional<ad
   return m;
 }
 
-measurement cpu_first_touch(byte_count bytes) {
-  measurement m;
+benchmark_case cpu_first_touch(byte_count bytes) {
+  benchmark_case m;
   m.name = "first_touch/cpu_write/data:nowhere/size:" + bytes_text(bytes);
   m.bytes = bytes;
   m.reset_text = reset_text(data_state::nowhere);
@@ -172,8 +172,8 @@ measurement cpu_first_touch(byte_count bytes) {
   return m;
 }
 
-std::vector<measurement> first_touch_cases(const device_facts&) {
-  std::vector<measurement> all;
+std::vector<benchmark_case> first_touch_cases(const device_facts&) {
+  std::vector<benchmark_case> all;
   for (const access kind : {access::read, access::write}) {
     all.push_back(gpu_touches({.data = data_state::nowhere, .access_kind = kind, .bytes = 256 * MiB}));
   }
@@ -188,8 +188,8 @@ std::vector<measurement> first_touch_cases(const device_facts&) {
   return all;
 }
 
-std::vector<measurement> fault_cases(const device_facts& on) {
-  std::vector<measurement> all;
+std::vector<benchmark_case> fault_cases(const device_facts& on) {
+  std::vector<benchmark_case> all;
   for (const data_state data : {data_state::warm, data_state::cold}) {
     for (const access kind : {access::read, access::write}) {
       all.push_back(gpu_touches({.data = data, .access_kind = kind}));

@@ -72,70 +72,71 @@ class readings_view {
   std::optional<sample_position> at_;
 };
 
-double rate(byte_count bytes, double ns) {
+double bytes_per_s(byte_count bytes, double ns) {
   return as_double(bytes) * 1e9 / ns;
 }
 double link_to_device_rate(const readings_view& v) {
-  return rate(link_bytes, v("link_to_device"));
+  return bytes_per_s(link_bytes, v("link_to_device"));
 }
 double link_to_host_rate(const readings_view& v) {
-  return rate(link_bytes, v("link_to_host"));
+  return bytes_per_s(link_bytes, v("link_to_host"));
 }
-double time_at_rate(byte_count bytes, double bytes_per_s) {
-  return as_double(bytes) * 1e9 / bytes_per_s;
+double ns_at_rate(byte_count bytes, double rate) {
+  return as_double(bytes) * 1e9 / rate;
 }
 
 // --- movements ---
-double migrate_copy(const readings_view& v) {
-  return v("prefetch_in_1GiB") / blocks_in(GiB) - time_at_rate(managed_block, link_to_device_rate(v));
+double migrate_copy_ns(const readings_view& v) {
+  return v("prefetch_in_1GiB") / blocks_in(GiB) - ns_at_rate(managed_block, link_to_device_rate(v));
 }
-double moved_block(const readings_view& v) {
-  return migrate_copy(v) + time_at_rate(managed_block, link_to_device_rate(v));
+double moved_block_ns(const readings_view& v) {
+  return migrate_copy_ns(v) + ns_at_rate(managed_block, link_to_device_rate(v));
 }
-double prefetch_block(const readings_view& v) {
+double prefetch_block_ns(const readings_view& v) {
   return v("prefetch_there_1GiB") / (2 * blocks_in(GiB));
 }
-double populate(const readings_view& v) {
+double populate_ns(const readings_view& v) {
   return (v("prefetch_in_discarded") - v("prefetch_there_1GiB")) / blocks_in(GiB);
 }
-double chunk_allocation(const readings_view& v) {
+double chunk_ns(const readings_view& v) {
   return v("prefetch_in_new") / blocks_in(stream_bytes) - v("prefetch_in_discarded") / blocks_in(GiB);
 }
-double host_map_page(const readings_view& v) {
-  return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / as_double(managed_block / page);
+double host_map_page_ns(const readings_view& v) {
+  return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block_ns(v)) /
+         as_double(managed_block / page);
 }
-double host_populate(const readings_view& v) {
+double host_populate_ns(const readings_view& v) {
   return v.median_of_calmer_half("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
          blocks_in(populated_bytes);
 }
-double host_clear(const readings_view& v) {
+double host_clear_ns(const readings_view& v) {
   return (v("prefetch_out_cleared") - v("prefetch_out_new")) / blocks_in(populated_bytes);
 }
-double host_fault(const readings_view& v) {
-  return v("cpu_touches") / blocks_in(touched_bytes) - time_at_rate(granule, link_to_host_rate(v)) -
-         migrate_copy(v) - as_double(granule / page) * host_map_page(v);
+double host_fault_ns(const readings_view& v) {
+  return v("cpu_touches") / blocks_in(touched_bytes) - ns_at_rate(granule, link_to_host_rate(v)) -
+         migrate_copy_ns(v) - as_double(granule / page) * host_map_page_ns(v);
 }
 
-double host_unmap(const readings_view& v) {
+double host_unmap_ns(const readings_view& v) {
   return (v("sparse_mapped") - v("sparse_unmapped")) / blocks_in(sparse_bytes) / (granules_in_block / 2.0);
 }
 
 // --- calls ---
 // The time of a prefetch of 64 KiB to the device without its copy.
-double prefetch_overhead(const readings_view& v) {
-  return v("prefetch_in_64KiB") - time_at_rate(granule, link_to_device_rate(v)) - migrate_copy(v);
+double prefetch_overhead_ns(const readings_view& v) {
+  return v("prefetch_in_64KiB") - ns_at_rate(granule, link_to_device_rate(v)) - migrate_copy_ns(v);
 }
-double prefetch_call(const readings_view& v) {
-  return prefetch_overhead(v) - prefetch_block(v) - chunk_allocation(v) - host_unmap(v);
+double prefetch_call_ns(const readings_view& v) {
+  return prefetch_overhead_ns(v) - prefetch_block_ns(v) - chunk_ns(v) - host_unmap_ns(v);
 }
-double prefetch_queued(const readings_view& v) {
+double prefetch_queued_ns(const readings_view& v) {
   static_assert(queued_prefetch_bytes == managed_block, "one walk a call");
-  return v("prefetch_in_calls") / as_double(stream_bytes / queued_prefetch_bytes) - moved_block(v) -
-         prefetch_overhead(v);
+  return v("prefetch_in_calls") / as_double(stream_bytes / queued_prefetch_bytes) - moved_block_ns(v) -
+         prefetch_overhead_ns(v);
 }
-double prefetch_to_host_call(const readings_view& v) {
-  return v("prefetch_out_64KiB") - time_at_rate(granule, link_to_host_rate(v)) - migrate_copy(v) -
-         prefetch_block(v) - as_double(granule / page) * host_map_page(v);
+double prefetch_to_host_call_ns(const readings_view& v) {
+  return v("prefetch_out_64KiB") - ns_at_rate(granule, link_to_host_rate(v)) - migrate_copy_ns(v) -
+         prefetch_block_ns(v) - as_double(granule / page) * host_map_page_ns(v);
 }
 // The percentage of its speed that a transfer keeps while another runs. Assumes that it runs at full speed
 // once the other has ended.
@@ -143,13 +144,13 @@ double kept_speed_percent(double alone, double beside, double other) {
   const double together = std::min(beside, other);
   return std::clamp(100 * (alone - beside + together) / together, 1.0, 100.0);
 }
-double beside_percent(const readings_view& v) {
+double prefetch_to_host_beside_percent(const readings_view& v) {
   return kept_speed_percent(v("out_alone"), v("both_out"), v("both_in"));
 }
-double out_beside_faults_percent(const readings_view& v) {
+double prefetch_to_host_beside_faults_percent(const readings_view& v) {
   return kept_speed_percent(v("evict_alone"), v("evict_beside_read"), v("read_beside_evict"));
 }
-double faults_beside_percent(const readings_view& v) {
+double faults_beside_prefetch_percent(const readings_view& v) {
   return kept_speed_percent(v("read_alone"), v("read_beside_evict"), v("evict_beside_read"));
 }
 
@@ -176,7 +177,7 @@ double batches_by_granules(const readings_view& v) {
 // one place in every such block; a block touched in every granule, of which half are requested; a block that
 // a streaming kernel fills. The costs depend on each other, so they are computed by fixed-point iteration.
 struct fault_parts {
-  double batch = 0, fault = 0, service = 0, granule = 0;
+  double batch = 0, fault = 0, service = 0, granule = 0;  // nanoseconds
 };
 fault_parts parts_of_fault(const readings_view& v) {
   const double isolated = v("isolated_again");
@@ -190,50 +191,48 @@ fault_parts parts_of_fault(const readings_view& v) {
     const double full = p.batch + full_batch * p.fault;
     const double first =
         sparse - v.faults_of_page() * (p.fault + p.batch / full_batch);  // service and granule together
-    p.granule =
-        (dense - dense_faults / full_batch * full - first - chunk_allocation(v)) / (granules_in_block - 1);
+    p.granule = (dense - dense_faults / full_batch * full - first - chunk_ns(v)) / (granules_in_block - 1);
     p.service = first - p.granule;
     p.batch = isolated - first - p.fault;
-    const double stream_full =
-        (stream - chunk_allocation(v) - granules_in_block * p.granule) / batches - p.service;
+    const double stream_full = (stream - chunk_ns(v) - granules_in_block * p.granule) / batches - p.service;
     p.fault = (stream_full - p.batch) / full_batch;
   }
   return p;
 }
-double issue_copy(const readings_view& v) {
+double issue_copy_ns(const readings_view& v) {
   const double copies = 2.0 * (v.sparse_granules() + granules_in_block / 2.0);
   return (v("granules_unmapped") + v("sparse_unmapped") - v("granules_nowhere") - v("sparse_nowhere")) /
          blocks_in(sparse_bytes) / copies;
 }
-double eviction(const readings_view& v) {
-  return std::max(0.0, prefetch_to_host_call(v)) + std::max(0.0, parts_of_fault(v).service);
+double evict_ns(const readings_view& v) {
+  return std::max(0.0, prefetch_to_host_call_ns(v)) + std::max(0.0, parts_of_fault(v).service);
 }
 
-double first_visit(const readings_view& v) {
+double first_visit_ns(const readings_view& v) {
   return v.median_of_calmer_half("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
 }
 
-// --- figures that depend on whether the driver does something --- The driver copies whole chunks if a block
-// takes less time than 512 copies of a page would.
-double host_chunk(const readings_view& v) {
+// --- figures that depend on whether the driver does something ---
+
+// The driver copies whole chunks if a block takes less time than 512 copies of a page would.
+double host_chunk_bytes(const readings_view& v) {
   constexpr double fastest_page_copy = 30;
-  if (migrate_copy(v) / as_double(managed_block / page) >= fastest_page_copy)
+  if (migrate_copy_ns(v) / as_double(managed_block / page) >= fastest_page_copy)
     throw std::out_of_range("prefetches at the link's rate");
   return as_double(managed_block);
 }
-double page_copy(const readings_view& v) {
-  static_cast<void>(host_chunk(v));
+double page_copy_ns(const readings_view& v) {
+  static_cast<void>(host_chunk_bytes(v));
   return 0;
 }
 // 0 if access counters do not move data that is read over the link repeatedly: every granule was read at
 // least 512 times in each round.
-double access_counters(const readings_view& v) {
-  const double there =
-      time_at_rate(stream_bytes, 4 * link_to_device_rate(v));  // several times the link's rate
+double access_counter_threshold(const readings_view& v) {
+  const double there = ns_at_rate(stream_bytes, 4 * link_to_device_rate(v));  // several times the link's rate
   if (v("remote_read_again") < there) throw std::out_of_range("data that stays where it is");
   return 0;
 }
-double flops(double ns) {
+double flops_per_s(double ns) {
   constexpr double side = static_cast<double>(product_side);
   return 2 * side * side * side * 1e9 / ns;
 }
@@ -247,17 +246,18 @@ struct figure {
 constexpr std::array machine_figures = std::to_array<figure>({
     {"device_bytes", [](const readings_view& v) { return v("free_device_bytes"); }, 1},
     {"multiprocessors", [](const readings_view& v) { return v("multiprocessors"); }, 1},
-    {"fp32_flops_per_s", [](const readings_view& v) { return flops(v("product_fp32")); }, 1},
-    {"tf32_flops_per_s", [](const readings_view& v) { return flops(v("product_tf32")); }, 1},
-    {"bf16_flops_per_s", [](const readings_view& v) { return flops(v("product_bf16")); }, 1},
-    {"device_bytes_per_s", [](const readings_view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
+    {"fp32_flops_per_s", [](const readings_view& v) { return flops_per_s(v("product_fp32")); }, 1},
+    {"tf32_flops_per_s", [](const readings_view& v) { return flops_per_s(v("product_tf32")); }, 1},
+    {"bf16_flops_per_s", [](const readings_view& v) { return flops_per_s(v("product_bf16")); }, 1},
+    {"device_bytes_per_s", [](const readings_view& v) { return bytes_per_s(2 * GiB, v("device_copy")); }, 1},
     {"link_to_device_bytes_per_s", &link_to_device_rate, 1},
     {"link_to_host_bytes_per_s", &link_to_host_rate, 1},
-    {"link_both_bytes_per_s", [](const readings_view& v) { return rate(2 * link_bytes, v("link_both")); }, 1},
+    {"link_both_bytes_per_s",
+     [](const readings_view& v) { return bytes_per_s(2 * link_bytes, v("link_both")); }, 1},
     {"launch_ns", [](const readings_view& v) { return v("launches") / launches; }},
     {"copy_ns",
      [](const readings_view& v) {
-       return v("small_copies") / copies - time_at_rate(small_copy, link_to_device_rate(v));
+       return v("small_copies") / copies - ns_at_rate(small_copy, link_to_device_rate(v));
      }},
 });
 
@@ -268,35 +268,35 @@ constexpr std::array driver_figures = std::to_array<figure>({
     {"uvm.batch_granules", &granules_of_batch, 1},
     {"uvm.read_batches_percent", &read_batches_percent, 100},
     {"uvm.service_ns", [](const readings_view& v) { return parts_of_fault(v).service; }},
-    {"uvm.chunk_ns", &chunk_allocation},
+    {"uvm.chunk_ns", &chunk_ns},
     {"uvm.granule_ns", [](const readings_view& v) { return parts_of_fault(v).granule; }},
-    {"uvm.first_visit_ns", &first_visit},
-    {"uvm.issue_copy_ns", &issue_copy},
-    {"uvm.host_unmap_ns", &host_unmap},
+    {"uvm.first_visit_ns", &first_visit_ns},
+    {"uvm.issue_copy_ns", &issue_copy_ns},
+    {"uvm.host_unmap_ns", &host_unmap_ns},
     {"uvm.page_fault_ns",
      [](const readings_view& v) { return v("refill") / as_double(refilled_bytes / page); }},
-    {"uvm.migrate_copy_ns", &migrate_copy},
-    {"uvm.host_chunk_bytes", &host_chunk, 1},
-    {"uvm.page_copy_ns", &page_copy},
-    {"uvm.evict_ns", &eviction},
-    {"uvm.host_populate_ns", &host_populate},
-    {"uvm.host_clear_ns", &host_clear},
-    {"uvm.host_map_page_ns", &host_map_page},
-    {"uvm.host_fault_ns", &host_fault},
-    {"uvm.prefetch_call_ns", &prefetch_call},
-    {"uvm.prefetch_queued_ns", &prefetch_queued},
-    {"uvm.prefetch_to_host_call_ns", &prefetch_to_host_call},
-    {"uvm.prefetch_to_host_beside_percent", &beside_percent, 1},
-    {"uvm.prefetch_to_host_beside_faults_percent", &out_beside_faults_percent, 1},
-    {"uvm.faults_beside_prefetch_percent", &faults_beside_percent, 1},
-    {"uvm.prefetch_block_ns", &prefetch_block},
-    {"uvm.populate_ns", &populate},
+    {"uvm.migrate_copy_ns", &migrate_copy_ns},
+    {"uvm.host_chunk_bytes", &host_chunk_bytes, 1},
+    {"uvm.page_copy_ns", &page_copy_ns},
+    {"uvm.evict_ns", &evict_ns},
+    {"uvm.host_populate_ns", &host_populate_ns},
+    {"uvm.host_clear_ns", &host_clear_ns},
+    {"uvm.host_map_page_ns", &host_map_page_ns},
+    {"uvm.host_fault_ns", &host_fault_ns},
+    {"uvm.prefetch_call_ns", &prefetch_call_ns},
+    {"uvm.prefetch_queued_ns", &prefetch_queued_ns},
+    {"uvm.prefetch_to_host_call_ns", &prefetch_to_host_call_ns},
+    {"uvm.prefetch_to_host_beside_percent", &prefetch_to_host_beside_percent, 1},
+    {"uvm.prefetch_to_host_beside_faults_percent", &prefetch_to_host_beside_faults_percent, 1},
+    {"uvm.faults_beside_prefetch_percent", &faults_beside_prefetch_percent, 1},
+    {"uvm.prefetch_block_ns", &prefetch_block_ns},
+    {"uvm.populate_ns", &populate_ns},
     {"uvm.discard_block_ns", [](const readings_view& v) { return v("discard_1GiB") / blocks_in(GiB); }},
     {"uvm.remote_read_bytes_per_s",
-     [](const readings_view& v) { return rate(stream_bytes, v("remote_read")); }, 1},
+     [](const readings_view& v) { return bytes_per_s(stream_bytes, v("remote_read")); }, 1},
     {"uvm.remote_write_bytes_per_s",
-     [](const readings_view& v) { return rate(stream_bytes, v("remote_write")); }, 1},
-    {"uvm.access_counter_threshold", &access_counters},
+     [](const readings_view& v) { return bytes_per_s(stream_bytes, v("remote_write")); }, 1},
+    {"uvm.access_counter_threshold", &access_counter_threshold},
 });
 
 // Figures that cannot be measured without oversubscription, which calibration avoids.

@@ -37,15 +37,15 @@ fs::path group_of(const fs::path& root, const std::string& controller) {
   return {};
 }
 
-struct file_names {
+struct cgroup_file_names {
   const char *limit, *used;
 };
-constexpr file_names version_2{"memory.max", "memory.current"};
-constexpr file_names version_1{"memory.limit_in_bytes", "memory.usage_in_bytes"};
+constexpr cgroup_file_names version_2{"memory.max", "memory.current"};
+constexpr cgroup_file_names version_1{"memory.limit_in_bytes", "memory.usage_in_bytes"};
 
 // Inside a container `group` may be the name on the host, which does not exist there. The mount then shows
 // the process's group at its top.
-cgroup_memory memory_from(const fs::path& group, const fs::path& top, const file_names& names) {
+cgroup_memory memory_from(const fs::path& group, const fs::path& top, const cgroup_file_names& names) {
   constexpr byte_count no_limit_from = byte_count{1} << 60;  // version 1 writes such a number for "no limit"
   cgroup_memory memory;
   for (fs::path folder = group;; folder = folder.parent_path()) {

@@ -8,7 +8,7 @@
 namespace um::measure {
 namespace {
 
-void throw_over_limit(const char* where, byte_count asked, byte_count held, byte_count limit) {
+void require_below_limit(const char* where, byte_count asked, byte_count held, byte_count limit) {
   if (asked <= limit && held <= limit - asked) return;
   throw out_of_memory("needs " + to_text(asked) + " of " + where + " memory beside the " + to_text(held) +
                       " held, but microbenchmarks keep below " + to_text(limit));
@@ -27,8 +27,8 @@ std::optional<byte_count> available_host_bytes(const std::filesystem::path& root
 }
 
 memory_ledger::lease memory_ledger::grant(footprint what) {
-  throw_over_limit("device", what.device, granted_.device, limits_.device);
-  throw_over_limit("host", what.host, granted_.host, limits_.host);
+  require_below_limit("device", what.device, granted_.device, limits_.device);
+  require_below_limit("host", what.host, granted_.host, limits_.host);
   granted_.device += what.device;
   granted_.host += what.host;
   return {*this, what};

@@ -49,8 +49,8 @@ trial copy_trial(bench& on, copy_method by, copy_direction direction, byte_count
 
 }  // namespace
 
-measurement pinned_copy(copy_method by, copy_direction direction, byte_count bytes) {
-  measurement m;
+benchmark_case pinned_copy(copy_method by, copy_direction direction, byte_count bytes) {
+  benchmark_case m;
   m.name = std::string("link/") + (by == copy_method::kernel ? "kernel/" : "copy_engine/") +
            direction_name(direction) + "/size:" + bytes_text(bytes);
   m.bytes = bytes;
@@ -61,9 +61,9 @@ measurement pinned_copy(copy_method by, copy_direction direction, byte_count byt
   return m;
 }
 
-measurement small_copies(int copies) {
+benchmark_case small_copies(int copies) {
   constexpr byte_count each = 64 * KiB;
-  measurement m;
+  benchmark_case m;
   m.name = "link/small_copies/count:" + std::to_string(copies);
   m.bytes = each * static_cast<byte_count>(copies);
   m.link_direction = copy_direction::to_device;
@@ -81,8 +81,8 @@ measurement small_copies(int copies) {
   return m;
 }
 
-std::vector<measurement> link_cases(const device_facts&) {
-  std::vector<measurement> all;
+std::vector<benchmark_case> link_cases(const device_facts&) {
+  std::vector<benchmark_case> all;
   // Loops over sizes first, so that shared memory grows only a few times.
   for (const byte_count bytes : {64 * KiB, 512 * KiB, 4 * MiB, 32 * MiB, 256 * MiB, 2 * GiB, 8 * GiB}) {
     for (const copy_method by : {copy_method::copy_engine, copy_method::kernel}) {

@@ -110,11 +110,11 @@ class placed_convolution {
   bound_operator work_;
 };
 
-measurement convolution_case(const layer& of, convolution_kind kind, operand_place where) {
+benchmark_case convolution_case(const layer& of, convolution_kind kind, operand_place where) {
   constexpr std::array<const char*, 3> kinds{"/forward", "/backward_data", "/backward_filter"};
   const convolution_problem what = with_kind(of.forward, kind);
   const auto place = static_cast<std::size_t>(where);
-  measurement m;
+  benchmark_case m;
   m.name = "convolution/" + of.name + kinds.at(static_cast<std::size_t>(kind)) +
            "/memory:" + placing_names.at(place);
   for (const byte_count bytes : operand_bytes(what)) m.bytes += bytes;
@@ -137,14 +137,14 @@ measurement convolution_case(const layer& of, convolution_kind kind, operand_pla
 
 }  // namespace
 
-measurement square_product(precision arithmetic, std::int64_t side) {
-  measurement m;
+benchmark_case square_product(precision arithmetic, std::int64_t side) {
+  benchmark_case m;
   m.name =
       std::string("device/product/") + std::string(to_text(arithmetic)) + "/side:" + std::to_string(side);
   m.reset_text = "nothing to put back: device memory";
   m.repetitions = 5;
   m.prepare = [=](bench& on) -> trial {
-    const auto work = std::make_shared<running_operator>(
+    const auto work = std::make_shared<operator_with_operands>(
         operator_on_device(on, matrix_problem{.n = side, .in = side, .out = side, .arithmetic = arithmetic}));
     return {{},
             [&on, work] { return timed_on(on.libraries().compute().stream, [&] { work->work.call(); }); }};
@@ -152,8 +152,8 @@ measurement square_product(precision arithmetic, std::int64_t side) {
   return m;
 }
 
-measurement device_copy(byte_count bytes) {
-  measurement m;
+benchmark_case device_copy(byte_count bytes) {
+  benchmark_case m;
   m.name = "device/device_copy/size:" + bytes_text(bytes);
   m.bytes = 2 * bytes;
   m.reset_text = "nothing to put back: device memory";
@@ -170,8 +170,8 @@ measurement device_copy(byte_count bytes) {
   return m;
 }
 
-measurement empty_launches(int count) {
-  measurement m;
+benchmark_case empty_launches(int count) {
+  benchmark_case m;
   m.name = "device/empty_launch/count:" + std::to_string(count);
   m.reset_text = "nothing to put back: no memory";
   m.repetitions = 5;
@@ -185,16 +185,16 @@ measurement empty_launches(int count) {
   return m;
 }
 
-std::vector<measurement> device_cases(const device_facts&) {
-  std::vector<measurement> all{device_copy(GiB), empty_launches(1000)};
+std::vector<benchmark_case> device_cases(const device_facts&) {
+  std::vector<benchmark_case> all{device_copy(GiB), empty_launches(1000)};
   for (const precision p : {precision::fp32, precision::tf32, precision::bf16}) {
     all.push_back(square_product(p, 8192));
   }
   return all;
 }
 
-std::vector<measurement> convolution_cases(const device_facts&) {
-  std::vector<measurement> all;
+std::vector<benchmark_case> convolution_cases(const device_facts&) {
+  std::vector<benchmark_case> all;
   for (const layer& l : layers()) {
     for (const convolution_kind kind :
          {convolution_kind::forward, convolution_kind::backward_data, convolution_kind::backward_filter}) {

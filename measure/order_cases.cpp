@@ -63,14 +63,13 @@ class partly_resident_data {
   leased_memory memory_, times_;
 };
 
-measurement partly_resident_case(std::string name, byte_count read, byte_count missing) {
-  measurement m;
+benchmark_case order_case_without_work(std::string name, byte_count read_bytes) {
+  benchmark_case m;
   m.name = std::move(name);
-  m.bytes = read;
+  m.bytes = read_bytes;
   m.link_direction = copy_direction::to_device;
   m.reset_text = put_back_of_part;
   m.migrates = true;
-  m.expected_in_bytes = missing;
   m.repetitions = 5;
   return m;
 }
@@ -82,12 +81,12 @@ std::string order_name(const char* read_order, byte_count bytes, int percent) {
 
 }  // namespace
 
-measurement read_partly_resident(read_order order, byte_count bytes, int percent) {
+benchmark_case read_partly_resident(read_order order, byte_count bytes, int percent) {
   const byte_count read = order == read_order::sparse_pages    ? bytes / granule * 16
                           : order == read_order::block_strided ? bytes / 2
                                                                : bytes;
-  measurement m = partly_resident_case(
-      order_name(walk_names.at(static_cast<std::size_t>(order)), bytes, percent), read, 0);
+  benchmark_case m = order_case_without_work(
+      order_name(walk_names.at(static_cast<std::size_t>(order)), bytes, percent), read);
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<partly_resident_data>(on, bytes, percent);
     return {[data] { data->reset(); },
@@ -101,9 +100,9 @@ measurement read_partly_resident(read_order order, byte_count bytes, int percent
   return m;
 }
 
-measurement chase_partly_resident(byte_count bytes, int percent) {
-  measurement m =
-      partly_resident_case(order_name("pointer_chase", bytes, percent), bytes / granule * sizeof(int), 0);
+benchmark_case chase_partly_resident(byte_count bytes, int percent) {
+  benchmark_case m =
+      order_case_without_work(order_name("pointer_chase", bytes, percent), bytes / granule * sizeof(int));
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<partly_resident_data>(on, bytes, percent);
     return {[data] { data->reset(); },
@@ -116,9 +115,9 @@ measurement chase_partly_resident(byte_count bytes, int percent) {
   return m;
 }
 
-std::vector<measurement> order_cases(const device_facts&) {
+std::vector<benchmark_case> order_cases(const device_facts&) {
   constexpr byte_count bytes = 256 * MiB;  // a power of two
-  std::vector<measurement> all;
+  std::vector<benchmark_case> all;
   for (const int percent : {50, 67, 80, 90}) {
     for (const read_order order : {read_order::waves, read_order::grid_stride, read_order::chunk_a_thread,
                                    read_order::random, read_order::block_strided, read_order::sparse_pages}) {

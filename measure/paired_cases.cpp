@@ -18,12 +18,12 @@
 namespace um::measure {
 namespace {
 
-double elapsed_ns(const std::function<void()>& issue) {
+double ns_until_gpu_idle(const std::function<void()>& issue) {
   return static_cast<double>(timed_by_host(issue).total_time);
 }
 
 // Nanoseconds until `work` returns. `work` waits for its own stream only; other streams may still run.
-double duration_ns(const std::function<void()>& work) {
+double ns_until_return(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
@@ -68,8 +68,8 @@ leased_memory data_visited_by_gpu(bench& on, byte_count bytes) {
 
 }  // namespace
 
-measurement round_trip(byte_count bytes) {
-  measurement m;
+benchmark_case round_trip(byte_count bytes) {
+  benchmark_case m;
   m.name = "calibration/round_trip/size:" + bytes_text(bytes);
   m.reset_text = "nothing to put back: ends where it began, on the CPU and mapped there";
   m.prepare = [bytes](bench& on) -> trial {
@@ -77,7 +77,7 @@ measurement round_trip(byte_count bytes) {
     return {{}, [&on, memory] {
               repetition r;
               const auto step = [&](const char* name, copy_direction direction) {
-                r.counters[name] = elapsed_ns([&] { prefetch(on, direction, memory->range()); });
+                r.counters[name] = ns_until_gpu_idle([&] { prefetch(on, direction, memory->range()); });
               };
               step("in_ns", copy_direction::to_device);
               step("there_ns", copy_direction::to_device);
@@ -88,8 +88,8 @@ measurement round_trip(byte_count bytes) {
   return m;
 }
 
-measurement discard_and_prefetch_back(byte_count bytes) {
-  measurement m;
+benchmark_case discard_and_prefetch_back(byte_count bytes) {
+  benchmark_case m;
   m.name = "calibration/discard_and_back/size:" + bytes_text(bytes);
   m.reset_text = "on the GPU and written there";
   m.prepare = [bytes](bench& on) -> trial {
@@ -100,17 +100,18 @@ measurement discard_and_prefetch_back(byte_count bytes) {
             },
             [&on, memory] {
               repetition r;
-              r.counters["discard_ns"] = elapsed_ns([&] { discard_range(memory->range(), on.stream()); });
+              r.counters["discard_ns"] =
+                  ns_until_gpu_idle([&] { discard_range(memory->range(), on.stream()); });
               r.counters["back_ns"] =
-                  elapsed_ns([&] { prefetch(on, copy_direction::to_device, memory->range()); });
+                  ns_until_gpu_idle([&] { prefetch(on, copy_direction::to_device, memory->range()); });
               return r;
             }};
   };
   return m;
 }
 
-measurement small_prefetches(int calls) {
-  measurement m;
+benchmark_case small_prefetches(int calls) {
+  benchmark_case m;
   m.name = "calibration/small_prefetches/count:" + std::to_string(calls);
   m.reset_text = "nothing to put back: ends where it began, on the CPU and mapped there";
   m.prepare = [calls](bench& on) -> trial {
@@ -120,8 +121,8 @@ measurement small_prefetches(int calls) {
               std::vector<double> in, out;
               for (byte_count i = 0; i < count; ++i) {
                 const managed_range part{memory->data() + i * managed_block, granule};
-                in.push_back(elapsed_ns([&] { prefetch(on, copy_direction::to_device, part); }));
-                out.push_back(elapsed_ns([&] { prefetch(on, copy_direction::to_host, part); }));
+                in.push_back(ns_until_gpu_idle([&] { prefetch(on, copy_direction::to_device, part); }));
+                out.push_back(ns_until_gpu_idle([&] { prefetch(on, copy_direction::to_host, part); }));
               }
               repetition r;
               r.counters["in_ns"] = median_of(std::move(in));
@@ -132,8 +133,8 @@ measurement small_prefetches(int calls) {
   return m;
 }
 
-measurement faults_on_new_and_seen_blocks(int blocks) {
-  measurement m;
+benchmark_case faults_on_new_and_seen_blocks(int blocks) {
+  benchmark_case m;
   m.name = "calibration/first_visits/count:" + std::to_string(blocks);
   m.reset_text = std::string("one half: ") + reset_text(data_state::cold) +
                  "; the other: " + reset_text(data_state::warm);
@@ -162,8 +163,8 @@ measurement faults_on_new_and_seen_blocks(int blocks) {
   return m;
 }
 
-measurement isolated_faults_after_pause(int faults) {
-  measurement m;
+benchmark_case isolated_faults_after_pause(int faults) {
+  benchmark_case m;
   m.name = "calibration/idle_faults/count:" + std::to_string(faults);
   m.reset_text = reset_text(data_state::warm);
   m.prepare = [faults](bench& on) -> trial {
@@ -188,8 +189,8 @@ measurement isolated_faults_after_pause(int faults) {
   return m;
 }
 
-measurement touches_again_in_blocks(int blocks) {
-  measurement m;
+benchmark_case touches_again_in_blocks(int blocks) {
+  benchmark_case m;
   m.name = "calibration/touches_again/count:" + std::to_string(blocks);
   m.reset_text = reset_text(data_state::nowhere);
   m.prepare = [blocks](bench& on) -> trial {
@@ -198,7 +199,7 @@ measurement touches_again_in_blocks(int blocks) {
     return {[memory] { memory->reset(); },
             [&on, memory, bytes] {
               const auto touch = [&](byte_count at) {
-                return elapsed_ns([&] {
+                return ns_until_gpu_idle([&] {
                   touch_strided(on.site(), memory->data() + at, bytes, managed_block, access::write,
                                 visit_order::ascending);
                 });
@@ -212,8 +213,8 @@ measurement touches_again_in_blocks(int blocks) {
   return m;
 }
 
-measurement repeated_isolated_faults(int blocks) {
-  measurement m;
+benchmark_case repeated_isolated_faults(int blocks) {
+  benchmark_case m;
   m.name = "calibration/faults_again/count:" + std::to_string(blocks);
   m.reset_text = reset_text(data_state::nowhere);
   m.prepare = [blocks](bench& on) -> trial {
@@ -237,8 +238,8 @@ measurement repeated_isolated_faults(int blocks) {
   return m;
 }
 
-measurement host_population(byte_count bytes) {
-  measurement m;
+benchmark_case host_population(byte_count bytes) {
+  benchmark_case m;
   m.name = "calibration/host_population/size:" + bytes_text(bytes);
   m.reset_text = "allocated anew and written by the GPU";
   m.prepare = [bytes](bench& on) -> trial {
@@ -250,7 +251,7 @@ measurement host_population(byte_count bytes) {
             },
             [&on, memory] {
               const auto out = [&] {
-                return elapsed_ns([&] { prefetch(on, copy_direction::to_host, memory->range()); });
+                return ns_until_gpu_idle([&] { prefetch(on, copy_direction::to_host, memory->range()); });
               };
               repetition r;
               r.counters["new_ns"] = out();
@@ -263,8 +264,8 @@ measurement host_population(byte_count bytes) {
   return m;
 }
 
-measurement prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out) {
-  measurement m;
+benchmark_case prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out) {
+  benchmark_case m;
   m.name = "calibration/out_beside_in/in:" + bytes_text(bytes_in) + "/out:" + bytes_text(bytes_out);
   m.reset_text = "one part prefetched to the CPU, the other to the GPU";
   m.prepare = [bytes_in, bytes_out](bench& on) -> trial {
@@ -275,7 +276,8 @@ measurement prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out) {
               bring_to_host(on, in->range());
             },
             [&on, in, out] {
-              const double alone = elapsed_ns([&] { prefetch(on, copy_direction::to_host, out->range()); });
+              const double alone =
+                  ns_until_gpu_idle([&] { prefetch(on, copy_direction::to_host, out->range()); });
               bring_to_device(on, out->range());
               repetition r = prefetch_both_ways_at_once(on, in->range(), out->range());
               r.counters["alone_ns"] = alone;
@@ -285,8 +287,8 @@ measurement prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out) {
   return m;
 }
 
-measurement prefetch_out_beside_faults(byte_count bytes) {
-  measurement m;
+benchmark_case prefetch_out_beside_faults(byte_count bytes) {
+  benchmark_case m;
   m.name = "calibration/out_beside_faults/size:" + bytes_text(bytes);
   m.reset_text = "one part prefetched to the GPU, the other to the CPU";
   m.prepare = [bytes](bench& on) -> trial {
@@ -308,11 +310,12 @@ measurement prefetch_out_beside_faults(byte_count bytes) {
     };
     return {reset, [reset, evict, fault] {
               repetition r;
-              r.counters["alone_ns"] = duration_ns(evict);
-              r.counters["faults_alone_ns"] = duration_ns(fault);
+              r.counters["alone_ns"] = ns_until_return(evict);
+              r.counters["faults_alone_ns"] = ns_until_return(fault);
               reset();
-              std::future<double> other = std::async(std::launch::async, [&] { return duration_ns(evict); });
-              r.counters["faults_ns"] = duration_ns(fault);
+              std::future<double> other =
+                  std::async(std::launch::async, [&] { return ns_until_return(evict); });
+              r.counters["faults_ns"] = ns_until_return(fault);
               r.counters["out_ns"] = other.get();
               return r;
             }};

@@ -22,7 +22,7 @@ struct reading {
 };
 struct reading_source {
   std::vector<reading> readings;
-  measurement what;
+  benchmark_case what;
   int rounds_between = 1;  // rounds from one repetition to the next; more for slow or stable measurements
 };
 
@@ -48,18 +48,18 @@ std::vector<reading_source> link_sources() {
 }
 
 // Accesses one place per stride; new memory is written, since reads need not populate it.
-measurement strided_touches(data_state data, byte_count stride) {
+benchmark_case strided_touches(data_state data, byte_count stride) {
   return gpu_touches({.data = data,
                       .access_kind = data == data_state::nowhere ? access::write : access::read,
                       .order = access_pattern::strided,
                       .bytes = sparse_bytes,
                       .stride = stride});
 }
-measurement one_prefetch(copy_direction direction, byte_count bytes, bool populated = true) {
+benchmark_case one_prefetch(copy_direction direction, byte_count bytes, bool populated = true) {
   return prefetch_case(
       {.direction = direction, .bytes = bytes, .call_bytes = bytes, .is_populated = populated});
 }
-measurement streaming_first_touch(access kind) {
+benchmark_case streaming_first_touch(access kind) {
   return gpu_touches({.data = data_state::nowhere, .access_kind = kind, .bytes = stream_bytes});
 }
 
@@ -80,7 +80,7 @@ std::vector<reading_source> fault_sources() {
        faults_on_new_and_seen_blocks(visited_blocks)},
       {{{"isolated_idle", "idle_fault_ns"}}, isolated_faults_after_pause(isolated_fault_blocks)},
       {{{"cpu_touches"}}, cpu_touch_case(touched_bytes, managed_block, {})},
-      {{{"refill"}}, discard_case(return_method::write, refilled_bytes)}};
+      {{{"refill"}}, discard_case(discard_step::write, refilled_bytes)}};
 }
 
 std::vector<reading_source> call_sources() {
@@ -101,7 +101,7 @@ std::vector<reading_source> call_sources() {
         {"prefetch_out_again", "again_ns"},
         {"out_new_beyond_again", "beyond_ns"}},
        host_population(populated_bytes)},
-      {{{"prefetch_out_cleared"}}, discarded_to_host(populated_bytes, false), 2},
+      {{{"prefetch_out_cleared"}}, prefetch_discarded_to_host(populated_bytes, false), 2},
       {{{"out_alone", "alone_ns"}, {"both_in", "to_device_ns"}, {"both_out", "to_host_ns"}},
        prefetch_out_beside_in(concurrent_in_bytes, concurrent_out_bytes),
        2},
@@ -118,9 +118,9 @@ std::vector<reading_source> call_sources() {
        8}};
 }
 
-class recorder {
+class readings_recorder {
  public:
-  recorder(bench& on, readings& all, std::vector<std::string>& notes)
+  readings_recorder(bench& on, readings& all, std::vector<std::string>& notes)
       : bench_(on), all_(all), notes_(notes) {}
 
   void take_consecutively(const reading_source& from, int repetitions) {
@@ -130,7 +130,7 @@ class recorder {
   }
   // Prepares all trials, each on its own memory, in place of the previous ones. Those that do not fit are
   // postponed.
-  void prepare(const std::vector<reading_source>& sources) {
+  void prepare_trials(const std::vector<reading_source>& sources) {
     trials_.clear();
     postponed_.clear();
     for (const reading_source& from : sources) {
@@ -144,7 +144,7 @@ class recorder {
     }
   }
   // Takes one repetition of every prepared trial that is due in round `which`.
-  void take_round(int which, bool counts) {
+  void take_round(int which, bool is_recorded) {
     for (std::size_t i = 0; i < trials_.size(); ++i) {
       prepared_trial& at = trials_[i];
       if (at.failed || (which + static_cast<int>(i)) % at.from.rounds_between != 0) continue;
@@ -153,7 +153,7 @@ class recorder {
         try {
           if (at.work.reset) at.work.reset();
           const repetition r = at.work.run();
-          if (counts) add_readings(at.from, r);
+          if (is_recorded) add_readings(at.from, r);
           at.failed = false;
         } catch (const out_of_memory&) {
           postponed_.push_back(at.from);
@@ -214,7 +214,7 @@ void warm_host_memory(bench& on) {
 
 // Takes rounds until the time is over, in three passes. Each pass allocates its memory anew, since the place
 // of pages affects all rounds of a pass. The first round of a pass does not count.
-void take_rounds(recorder& record, clock::time_point until,
+void take_rounds(readings_recorder& record, clock::time_point until,
                  const std::function<void(std::string_view)>& progress) {
   constexpr int passes = 3, min_rounds = 6, warm_up = 1;
   std::vector<reading_source> sources = link_sources();
@@ -224,7 +224,7 @@ void take_rounds(recorder& record, clock::time_point until,
   int round = 0;
   for (int pass = 1; pass <= passes; ++pass) {
     progress("preparing memory, pass " + std::to_string(pass) + " of " + std::to_string(passes));
-    record.prepare(sources);
+    record.prepare_trials(sources);
     const auto end = clock::now() + (until - clock::now()) / (passes - pass + 1);
     const int first = round;
     while (round < first + min_rounds + warm_up || clock::now() < end) {
@@ -237,7 +237,7 @@ void take_rounds(recorder& record, clock::time_point until,
 
 // Counts batches of faults of first touches, after everything has been timed. First touches move nothing, so
 // there is one record for each batch.
-void read_counts(bench& on, readings& all) {
+void count_fault_batches(bench& on, readings& all) {
   constexpr int counts_taken = 5;
   unified_memory_counter counter;
   for (const access kind : {access::read, access::write}) {
@@ -256,7 +256,7 @@ void read_counts(bench& on, readings& all) {
   }
 }
 
-void read_device(bench& on, readings& all) {
+void read_device_properties(bench& on, readings& all) {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));
   all["free_device_bytes"] = {static_cast<double>(free)};
@@ -271,8 +271,8 @@ calibration calibrate(bench& on, const uvm_costs& fitted,
   const auto begin = clock::now();
   readings all;
   std::vector<std::string> notes;
-  read_device(on, all);
-  recorder record(on, all, notes);
+  read_device_properties(on, all);
+  readings_recorder record(on, all, notes);
   for (const product_source& from : product_sources) {
     const reading_source one{{{from.name}}, square_product(from.arithmetic, product_side)};
     progress(one.what.name);
@@ -284,7 +284,7 @@ calibration calibrate(bench& on, const uvm_costs& fitted,
   take_rounds(record, begin + rounds_end, progress);
   try {
     progress("counting faults");
-    read_counts(on, all);
+    count_fault_batches(on, all);
   } catch (const unsupported& reason) {
     notes.push_back(std::string("batches were not counted: ") + reason.what());
   }

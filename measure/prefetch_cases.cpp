@@ -75,7 +75,7 @@ class prefetched_data {
   leased_memory memory_;
 };
 
-std::string prefetch_reset(const prefetch_settings& p) {
+std::string prefetch_reset_text(const prefetch_settings& p) {
   const bool to_device = p.direction == copy_direction::to_device;
   if (!p.is_populated)
     return to_device ? "allocated anew, touched by nobody" : "allocated anew and written by the GPU";
@@ -123,14 +123,14 @@ repetition prefetch_both_ways_at_once(const bench& on, managed_range in, managed
   return r;
 }
 
-measurement prefetch_case(const prefetch_settings& what) {
-  measurement m;
+benchmark_case prefetch_case(const prefetch_settings& what) {
+  benchmark_case m;
   m.name = prefetch_name(what);
   m.bytes = what.bytes;
   m.link_direction = what.is_in_place || (what.direction == copy_direction::to_device && !what.is_populated)
                          ? copy_direction::none
                          : what.direction;
-  m.reset_text = prefetch_reset(what);
+  m.reset_text = prefetch_reset_text(what);
   m.migrates = true;
   if (!what.is_in_place && what.direction == copy_direction::to_host) m.expected_out_bytes = what.bytes;
   if (!what.is_in_place && what.direction == copy_direction::to_device && what.is_populated)
@@ -143,8 +143,8 @@ measurement prefetch_case(const prefetch_settings& what) {
   return m;
 }
 
-measurement prefetch_both_ways(byte_count bytes) {
-  measurement m;
+benchmark_case prefetch_both_ways(byte_count bytes) {
+  benchmark_case m;
   m.name = "prefetch/both/size:" + bytes_text(bytes);
   m.bytes = bytes;
   m.link_direction = copy_direction::both;
@@ -165,8 +165,8 @@ measurement prefetch_both_ways(byte_count bytes) {
   return m;
 }
 
-std::vector<measurement> prefetch_cases(const device_facts&) {
-  std::vector<measurement> all;
+std::vector<benchmark_case> prefetch_cases(const device_facts&) {
+  std::vector<benchmark_case> all;
   for (const copy_direction direction : {copy_direction::to_device, copy_direction::to_host}) {
     for (const byte_count bytes : {64 * KiB, 2 * MiB, 32 * MiB, 256 * MiB, GiB}) {
       all.push_back(prefetch_case({.direction = direction, .bytes = bytes, .call_bytes = bytes}));

@@ -51,12 +51,12 @@ bound_operator bind_operator(bench& on, const auto& what, std::byte* data) {
 }
 
 // An operator that also owns its operands, in device memory.
-struct running_operator {
+struct operator_with_operands {
   leased_memory memory;
   bound_operator work;
 };
-running_operator operator_on_device(bench& on, const auto& what) {
-  running_operator made;
+operator_with_operands operator_on_device(bench& on, const auto& what) {
+  operator_with_operands made;
   made.memory = on.device_memory(layout_of(operand_bytes(what)).bytes);
   fill_by_gpu(on.libraries(), made.memory.data(), made.memory.bytes(), operand_type(what.arithmetic));
   made.work = bind_operator(on, what, made.memory.data());

@@ -52,7 +52,7 @@ TEST_F(microbenchmarks, copy_as_fast_as_a_plain_loop) {
   constexpr byte_count bytes = 512 * MiB;
   for (const auto& [direction, kind] : {std::pair(copy_direction::to_device, cudaMemcpyHostToDevice),
                                         std::pair(copy_direction::to_host, cudaMemcpyDeviceToHost)}) {
-    const measurement what = pinned_copy(copy_method::copy_engine, direction, bytes);
+    const benchmark_case what = pinned_copy(copy_method::copy_engine, direction, bytes);
     double ours = 0, plain = 0;
     // Other programs on the host slow either for a while: the plain loop to 35 of 55 GB/s in one of these
     // runs.
@@ -84,7 +84,7 @@ TEST_F(microbenchmarks, put_residency_back_before_every_repetition) {
 }
 
 TEST_F(microbenchmarks, of_calibration_measure_both_sides_of_a_difference) {
-  for (const measurement& m :
+  for (const benchmark_case& m :
        {round_trip(64 * MiB), discard_and_prefetch_back(64 * MiB), small_prefetches(4),
         faults_on_new_and_seen_blocks(4), isolated_faults_after_pause(4), touches_again_in_blocks(8),
         repeated_isolated_faults(8), host_population(64 * MiB), prefetch_out_beside_in(64 * MiB, 64 * MiB)}) {
