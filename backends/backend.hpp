@@ -21,7 +21,7 @@ inline constexpr byte_count standard_workspace_cap = 2 * GiB;
 
 struct execution_request {
   std::uint32_t iterations = 1;   // each iteration is timed by itself
-  bool records_timeline = false;  // fill trace::spans and trace::resident
+  bool records_timeline = false;  // fill trace::spans and trace::memory_samples
   bool computes_digest = false;   // hash the loss and all gradients after the last iteration
   // Where to write every tensor that survives, after the last iteration, as NumPy files NAME.npy
   // in the order n, c, h, w (bf16 widened to f32); empty: nowhere. The folder exists.
@@ -77,9 +77,9 @@ class backend {
   // Measures single operators and parts, one for each of `computes`, with the fastest engine within
   // compute.workspace. Throws unsupported if there is none.
   virtual std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> computes) = 0;
-  // Runs `plan` that many times from its initial state (inputs and parameters on the host for staged and
-  // managed tensors). Memory is allocated before the first step. The steps are recorded between the first
-  // iteration and the second.
+  // Runs `request.iterations` iterations of `plan` from its initial state (inputs and parameters on the host
+  // for staged and managed tensors). Memory is allocated before the first step. The steps are recorded
+  // between the first iteration and the second.
   virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& request) = 0;
 };
 

@@ -41,7 +41,7 @@ operand_layout layout_of(const std::vector<byte_count>& operands) {
 }
 
 void fill_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type) {
-  kernels::fill(on.compute(), data, static_cast<std::int64_t>(bytes / element_bytes(type)), type, 1);
+  kernels::fill_random(on.compute(), data, static_cast<std::int64_t>(bytes / element_bytes(type)), type, 1);
   check(cudaStreamSynchronize(on.compute().stream));
 }
 

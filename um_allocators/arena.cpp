@@ -9,10 +9,10 @@
 namespace um {
 namespace {
 
-void release_device(void* data) noexcept {
+void free_device_memory(void* data) noexcept {
   static_cast<void>(cudaFree(data));
 }
-void release_pinned(void* data) noexcept {
+void free_pinned_memory(void* data) noexcept {
   static_cast<void>(cudaFreeHost(data));
 }
 
@@ -47,14 +47,14 @@ arena device_arena(byte_count bytes) {
     throw out_of_memory(request_text(bytes, "device") + ": " + to_text(free_device_bytes()) + " are free");
   }
   check(status);
-  return {data, bytes, &release_device};
+  return {data, bytes, &free_device_memory};
 }
 
 arena pinned_arena(byte_count bytes) {
   if (bytes == 0) return {};
   void* data = nullptr;
   check_allocation(cudaMallocHost(&data, bytes), request_text(bytes, "pinned host"));
-  return {data, bytes, &release_pinned};
+  return {data, bytes, &free_pinned_memory};
 }
 
 arena managed_arena(byte_count bytes, managed_limit limit) {
@@ -66,7 +66,7 @@ arena managed_arena(byte_count bytes, managed_limit limit) {
   }
   void* data = nullptr;
   check_allocation(cudaMallocManaged(&data, bytes), request_text(bytes, "managed"));
-  return {data, bytes, &release_device};
+  return {data, bytes, &free_device_memory};
 }
 
 }  // namespace um

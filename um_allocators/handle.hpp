@@ -25,21 +25,22 @@ using cuda_event = handle<cudaEvent_t, &cudaEventDestroy>;
 enum class stream_priority { normal, highest };  // the highest priority gets a free multiprocessor first
 
 // Makes a stream that does not wait for the legacy default stream.
-inline cuda_stream make_stream(stream_priority among_others = stream_priority::normal) {
+inline cuda_stream make_stream(stream_priority priority = stream_priority::normal) {
   int least = 0, greatest = 0;  // range of stream priorities
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  cudaStream_t raw = nullptr;
-  check(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking,
-                                     among_others == stream_priority::highest ? greatest : least));
-  return cuda_stream(raw);
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                     priority == stream_priority::highest ? greatest : least));
+  return cuda_stream(stream);
 }
 
 enum class event_use { ordering, timing };
 
 inline cuda_event make_event(event_use use) {
-  cudaEvent_t raw = nullptr;
-  check(cudaEventCreateWithFlags(&raw, use == event_use::timing ? cudaEventDefault : cudaEventDisableTiming));
-  return cuda_event(raw);
+  cudaEvent_t event = nullptr;
+  check(
+      cudaEventCreateWithFlags(&event, use == event_use::timing ? cudaEventDefault : cudaEventDisableTiming));
+  return cuda_event(event);
 }
 
 }  // namespace um

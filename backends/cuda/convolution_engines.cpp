@@ -28,9 +28,9 @@ kernels::sampled_convolution sampled_problem_of(const convolution_problem& p) {
 
 // Times recipes on pseudo-random operands in scratch memory, and checks their results against double
 // precision.
-class trial_data {
+class recipe_timer {
  public:
-  trial_data(session& gpu, const convolution_problem& p, byte_count workspace_cap)
+  recipe_timer(session& gpu, const convolution_problem& p, byte_count workspace_cap)
       : session_(gpu),
         samples_(sampled_problem_of(p)),
         accuracy_(tolerance_of(p.arithmetic)),
@@ -57,9 +57,9 @@ class trial_data {
   nanoseconds time(const convolution_recipe& recipe, nanoseconds to_beat) const {
     try {
       const kernel_call call = recipe.bind(operands_);
-      if (session_.options().brief_search) return checked_time(call);
+      if (session_.options().brief_search) return time_if_accurate(call);
       return trial_time(
-          {[&] { return checked_time(call); },
+          {[&] { return time_if_accurate(call); },
            [&](int before, int counted) { return median_time(session_, call, before, counted); }},
           to_beat);
     } catch (const std::runtime_error&) {  // the library failed, or memory is short
@@ -79,7 +79,7 @@ class trial_data {
 
   // Times a first call. Returns `never` if its result is not accurate. The result starts as NaNs, so that
   // elements that are not written show. If the call adds to it, it starts as prefilled_value().
-  nanoseconds checked_time(const kernel_call& call) const {
+  nanoseconds time_if_accurate(const kernel_call& call) const {
     const auto which = static_cast<std::size_t>(samples_.result_operand);
     std::byte* const result = operands_.data.at(which);
     const std::array<const dims*, 3> shapes{&samples_.x, &samples_.w, &samples_.y};
@@ -111,7 +111,7 @@ nanoseconds now() {
 class engine_search {
  public:
   engine_search(session& gpu, const convolution_problem& p, byte_count cap)
-      : session_(gpu), problem_(p), cap_(cap), trial_(gpu, p, cap) {}
+      : session_(gpu), problem_(p), cap_(cap), timer_(gpu, p, cap) {}
 
   std::optional<convolution_recipe> find_fastest(nanoseconds& time, const session::precedent* known) {
     if (known != nullptr && !is_brief() && try_precedent(*known)) {
@@ -123,7 +123,7 @@ class engine_search {
       if (method == convolution_method::winograd_4x4 || method == convolution_method::direct) {
         try_smaller_parts(method);
       } else {
-        try_engines(method);
+        try_cudnn_engines(method);
       }
     }
     time = best_time_;
@@ -144,7 +144,7 @@ class engine_search {
   }
 
   nanoseconds try_recipe(const convolution_recipe& recipe) {
-    const nanoseconds time = trial_.time(recipe, best_time_);
+    const nanoseconds time = timer_.time(recipe, best_time_);
     if (time < best_time_) {
       best_time_ = time;
       best_ = recipe;
@@ -160,7 +160,7 @@ class engine_search {
         method == convolution_method::winograd_4x4 || method == convolution_method::direct;
     const std::string family = family_of(known.engine);
     const auto wants = [&](const std::string& name) { return family_of(name) == family; };
-    for (const std::int64_t parts : parts_of(problem_)) {
+    for (const std::int64_t parts : part_counts_of(problem_)) {
       if (problem_.x.n / parts > known.images || method_workspace(problem_, method, parts) > cap_) continue;
       int tried = 0;
       visit_recipes(
@@ -180,7 +180,7 @@ class engine_search {
   // may fit the cache.
   void try_smaller_parts(convolution_method method) {
     nanoseconds before = never;
-    for (const std::int64_t parts : parts_of(problem_)) {
+    for (const std::int64_t parts : part_counts_of(problem_)) {
       nanoseconds here = never;
       bool fits = false;
       visit_recipes(session_, problem_, method, parts, [&](const convolution_recipe& recipe) {
@@ -194,14 +194,14 @@ class engine_search {
     }
   }
 
-  void try_engines(convolution_method method) {
+  void try_cudnn_engines(convolution_method method) {
     constexpr std::int64_t max_parts = 64;
     std::set<std::string> open;  // families without an engine that ran within the cap
     bool is_first = true;
-    for (const std::int64_t parts : parts_of(problem_)) {
+    for (const std::int64_t parts : part_counts_of(problem_)) {
       if (best_ && (parts > max_parts || (!is_first && open.empty()))) return;
       if (method_workspace(problem_, method, parts) > cap_) continue;
-      for (const std::string& family : try_engines(method, parts, is_first, open)) open.erase(family);
+      for (const std::string& family : try_families(method, parts, is_first, open)) open.erase(family);
       is_first = false;
     }
   }
@@ -210,8 +210,8 @@ class engine_search {
   // or too large a tensor). With more parts, tries only those in `open`. Returns the families that ran. Once
   // some recipe has run, it ends a list that brings no gain for a while, and skips families that are three
   // times slower than the best.
-  std::set<std::string> try_engines(convolution_method method, std::int64_t parts, bool is_first,
-                                    std::set<std::string>& open) {
+  std::set<std::string> try_families(convolution_method method, std::int64_t parts, bool is_first,
+                                     std::set<std::string>& open) {
     constexpr nanoseconds far = 3;
     search_patience patience(now());
     std::set<std::string> ran, behind;
@@ -235,7 +235,7 @@ class engine_search {
   session& session_;
   const convolution_problem& problem_;
   byte_count cap_;
-  trial_data trial_;
+  recipe_timer timer_;
   std::optional<convolution_recipe> best_;
   nanoseconds best_time_ = never;
 };

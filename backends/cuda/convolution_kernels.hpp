@@ -124,7 +124,9 @@ std::size_t grouped_filter_workspace(int multiprocessors, const grouped_convolut
 void grouped_backward_filter(launch_site where, const grouped_convolution& of, const void* x, const void* dy,
                              float* dw, bool add, float* workspace);
 
-// --- sampled_convolution.cu --- A convolution of which some elements are computed exactly, to check engines.
+// --- sampled_convolution.cu ---
+
+// A convolution of which some elements are computed exactly, to check engines.
 struct sampled_convolution {
   dims x, w, y;
   convolution attributes;

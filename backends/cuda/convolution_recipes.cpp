@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<const char*, 7> method_names{"",        "fused ",  "packed ", "winograd4x4 ",
                                                   "direct ", "padded ", "adding "};
 
-std::string name_of(convolution_method method, std::int64_t parts, const std::string& engine) {
+std::string recipe_name(convolution_method method, std::int64_t parts, const std::string& engine) {
   return method_names.at(static_cast<std::size_t>(method)) + engine +
          (parts > 1 ? " x" + std::to_string(parts) : "");
 }
@@ -29,7 +29,7 @@ bool has_epilogue(const convolution_problem& p) {
   return p.has_bias || p.attributes.relu;
 }
 // Whether the engine adds to the result. A filter gradient is added by the kernel that converts it.
-bool has_accumulation(const convolution_problem& p) {
+bool engine_accumulates(const convolution_problem& p) {
   return p.accumulates && !is_filter_gradient(p);
 }
 
@@ -93,7 +93,7 @@ bool packing_applies(const convolution_problem& p) {
 }
 
 // Whether every part of y begins at a multiple of 16 bytes. A padded copy of x always does.
-bool results_are_aligned(const convolution_problem& p, std::int64_t parts) {
+bool y_parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
   return bytes_of(part_of(p.y, parts), operand_type(p.arithmetic)) % 16 == 0;
 }
 
@@ -206,8 +206,8 @@ kernels::byte_box copy_of_shared_rows(const convolution_problem& p, const dims& 
 
 // Copies between a part of x and its padded copy: into the copy before the product, or, for a gradient,
 // back after it.
-kernel_call bind_padding(session& gpu, const convolution_problem& p, const dims& part, const dims& copied,
-                         std::byte* x, std::byte* padded) {
+kernel_call bind_padding_copy(session& gpu, const convolution_problem& p, const dims& part,
+                              const dims& copied, std::byte* x, std::byte* padded) {
   const bool back = p.kind == convolution_kind::backward_data;
   byte_count at_x = 0, at_padded = 0;
   const kernels::byte_box box = copy_of_shared_rows(p, part, copied, back, at_x, at_padded);
@@ -241,7 +241,9 @@ kernel_call bind_recipe(session& gpu, const convolution_problem& p, convolution_
         kernels::pack_channels(where, x, packed_x, form);
       });
     }
-    const auto pad = [&] { append(bind_padding(gpu, p, part_of(p.x, parts), s.product.x, x, packed_x)); };
+    const auto pad = [&] {
+      append(bind_padding_copy(gpu, p, part_of(p.x, parts), s.product.x, x, packed_x));
+    };
     const bool is_result = p.kind == convolution_kind::backward_data;
     if (s.pads && !is_result) pad();
     append(engine.bind(
@@ -254,8 +256,8 @@ kernel_call bind_recipe(session& gpu, const convolution_problem& p, convolution_
   };
 }
 
-convolution_recipe recipe_of(session& gpu, const convolution_problem& p, convolution_method method,
-                             std::int64_t parts, const inner_engine& engine, std::size_t position) {
+convolution_recipe make_recipe(session& gpu, const convolution_problem& p, convolution_method method,
+                               std::int64_t parts, const inner_engine& engine, std::size_t position) {
   const scratch_layout s = scratch_layout_of(p, method, parts);
   return {engine.name,
           engine.family,
@@ -269,8 +271,9 @@ convolution_recipe recipe_of(session& gpu, const convolution_problem& p, convolu
 
 // Visits umbench's own kernels on packed operands. On operands that are not packed they are the method
 // `direct`.
-bool visit_with_own_kernel(session& gpu, const convolution_problem& p, convolution_method method,
-                           std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit) {
+bool visit_packed_own_kernels(session& gpu, const convolution_problem& p, convolution_method method,
+                              std::int64_t parts,
+                              const std::function<bool(const convolution_recipe&)>& visit) {
   const scratch_layout s = scratch_layout_of(p, method, parts);
   convolution_problem product = p;
   product.x = s.product.x;
@@ -281,8 +284,8 @@ bool visit_with_own_kernel(session& gpu, const convolution_problem& p, convoluti
   if (method != convolution_method::packed || !is_filter_gradient(p) || !direct_applies(product)) return true;
   bool more = true;
   visit_direct(gpu, product, 1, [&](const convolution_recipe& kernel) {
-    more = visit(recipe_of(gpu, p, method, parts,
-                           {kernel.name, kernel.engine_family, kernel.workspace_bytes, kernel.bind}, 0));
+    more = visit(make_recipe(gpu, p, method, parts,
+                             {kernel.name, kernel.engine_family, kernel.workspace_bytes, kernel.bind}, 0));
     return more;
   });
   return more;
@@ -293,17 +296,17 @@ void visit_engine_recipes(session& gpu, const convolution_problem& p, convolutio
                           std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
                           std::int64_t first, const recipe_filter& wants) {
   const bool aligned =
-      parts_are_aligned(p, parts) || (method == convolution_method::padded && results_are_aligned(p, parts));
-  if (!aligned || !visit_with_own_kernel(gpu, p, method, parts, visit)) return;
+      parts_are_aligned(p, parts) || (method == convolution_method::padded && y_parts_are_aligned(p, parts));
+  if (!aligned || !visit_packed_own_kernels(gpu, p, method, parts, visit)) return;
   const cudnn_candidates candidates(gpu, scratch_layout_of(p, method, parts).product);
   std::set<std::string> seen;  // the heuristics name many engines several times
   for (auto i = static_cast<std::size_t>(first); i < candidates.size(); ++i) {
     const std::string name = candidates.name_of(i);
-    if (!name.empty() && (!seen.insert(name).second || (wants && !wants(name_of(method, parts, name)))))
+    if (!name.empty() && (!seen.insert(name).second || (wants && !wants(recipe_name(method, parts, name)))))
       continue;
     const auto plan = candidates.build(i);
     if (!plan || (name.empty() && !seen.insert(plan->name()).second)) continue;
-    if (!visit(recipe_of(gpu, p, method, parts, inner_engine_of(gpu, *plan), i))) return;
+    if (!visit(make_recipe(gpu, p, method, parts, inner_engine_of(gpu, *plan), i))) return;
   }
 }
 
@@ -387,7 +390,7 @@ std::vector<convolution_method> methods_of(const convolution_problem& p) {
   if (packs) all.push_back(convolution_method::packed);
   all.push_back(even ? convolution_method::plain : convolution_method::padded);
   if (even && has_epilogue(p)) all.push_back(convolution_method::fused);
-  if (even && has_accumulation(p)) all.push_back(convolution_method::adding);
+  if (even && engine_accumulates(p)) all.push_back(convolution_method::adding);
   return all;
 }
 
@@ -397,7 +400,7 @@ byte_count method_workspace(const convolution_problem& p, convolution_method met
   return s.packed_x + s.packed_w;
 }
 
-std::vector<std::int64_t> parts_of(const convolution_problem& p) {
+std::vector<std::int64_t> part_counts_of(const convolution_problem& p) {
   std::vector<std::int64_t> all;
   for (std::int64_t parts = 1; parts <= p.x.n; ++parts) {
     // Numbers of parts close to each other perform alike, so most are left out.
@@ -411,11 +414,11 @@ void visit_recipes(session& gpu, const convolution_problem& p, convolution_metho
                    const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first,
                    const recipe_filter& wants) {
   const auto named = [&](convolution_recipe recipe) {
-    recipe.name = name_of(method, parts, recipe.name);
-    recipe.engine_family = name_of(method, 1, recipe.engine_family);
+    recipe.name = recipe_name(method, parts, recipe.name);
+    recipe.engine_family = recipe_name(method, 1, recipe.engine_family);
     return visit(recipe);
   };
-  if (has_accumulation(p) && method != convolution_method::adding) {
+  if (engine_accumulates(p) && method != convolution_method::adding) {
     visit_accumulating_recipes(gpu, p, method, parts, visit, first, wants);
   } else if (method == convolution_method::winograd_4x4) {
     visit_winograd(gpu, p, parts, named);

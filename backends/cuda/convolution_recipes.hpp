@@ -37,7 +37,7 @@ byte_count method_workspace(const convolution_problem& problem, convolution_meth
                             std::int64_t parts);
 
 // Returns the numbers of equal parts that the batch can be cut into, ascending.
-std::vector<std::int64_t> parts_of(const convolution_problem& problem);
+std::vector<std::int64_t> part_counts_of(const convolution_problem& problem);
 
 // Returns whether every part begins at a multiple of 16 bytes, as cuDNN's engines need.
 bool parts_are_aligned(const convolution_problem& problem, std::int64_t parts);

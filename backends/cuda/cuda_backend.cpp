@@ -25,7 +25,7 @@ machine probe_machine(int device) {
 }
 
 // Returns the operands of a part of an operator as tensors of their own.
-std::vector<tensor> dense_operands(const graph& g, const op& o, const box& part) {
+std::vector<tensor> operands_as_tensors(const graph& g, const op& o, const box& part) {
   std::vector<tensor> all;
   for (const access& a : accesses_of(g, o, part)) all.push_back(part_of(g.tensors[a.tensor], a.where));
   return all;
@@ -33,7 +33,8 @@ std::vector<tensor> dense_operands(const graph& g, const op& o, const box& part)
 
 // Fills an operand with values that it may hold: numbers, or zeros where elements are classes or positions.
 void fill_for_timing(session& gpu, const tensor& t, std::byte* at, std::uint32_t seed) {
-  if (is_floating(t.type)) return kernels::fill(gpu.compute(), at, element_count(t.shape), t.type, seed);
+  if (is_floating(t.type))
+    return kernels::fill_random(gpu.compute(), at, element_count(t.shape), t.type, seed);
   check(cudaMemsetAsync(at, 0, bytes_of(t), gpu.compute().stream));
 }
 
@@ -63,7 +64,7 @@ class cuda_backend final : public backend {
     for (op_id o = 0; o < g.ops.size(); ++o) {
       op_id before = 0;
       while (before < o && !same_work(g, g.ops[before], g.ops[o])) ++before;
-      costs.push_back(before < o ? costs[before] : measure(g, g.ops[o]));
+      costs.push_back(before < o ? costs[before] : measure_cost(g, g.ops[o]));
     }
     session_.release_scratch();
     return costs;
@@ -82,10 +83,10 @@ class cuda_backend final : public backend {
   }
 
  private:
-  op_cost measure(const graph& g, const op& o) {
+  op_cost measure_cost(const graph& g, const op& o) {
     const engine chosen = choose_engine(session_, g, o, {}, 16, session_.options().workspace_cap);
     return cost_of(chosen.choice,
-                   time_of(session_, bind_for_timing(session_, chosen, dense_operands(g, o, {}))));
+                   measure_time(session_, bind_for_timing(session_, chosen, operands_as_tensors(g, o, {}))));
   }
 
   // The time was measured when this or another process chose the engine.
@@ -107,8 +108,8 @@ class cuda_backend final : public backend {
     if (const auto known = session_.engines().find(key)) return known->time;
     constexpr int before = 1, counted = 5;
     engine_choice timed = chosen.choice;
-    timed.time =
-        median_time(session_, bind_for_timing(session_, chosen, dense_operands(g, o, part)), before, counted);
+    timed.time = median_time(session_, bind_for_timing(session_, chosen, operands_as_tensors(g, o, part)),
+                             before, counted);
     return session_.engines().store(key, timed).time;
   }
 

@@ -18,8 +18,7 @@ namespace um {
 struct cudnn_convolution {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
-  convolution attributes;  // attributes.relu: epilogue; attributes.pad: padding before x, from which that
-                           // behind x follows
+  convolution attributes;  // relu: epilogue; pad: padding before x, from which that behind x follows
   bool has_bias = false;   // the engine adds a bias
   dtype operands = dtype::f32, result = dtype::f32;  // types of the two inputs, and of the result
   memory_order order = memory_order::nchw;

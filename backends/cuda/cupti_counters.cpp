@@ -26,7 +26,7 @@ unified_memory_counts counted;
 // nullptr without the library.
 using record_reader = void (*)(const void* record);
 using record_source = void (*)(record_reader, bool with_faults);
-record_source tracing_library() {
+record_source record_source_of_trace() {
   static const auto found = []() -> record_source {
     const char* const path = std::getenv("CUDA_INJECTION64_PATH");
     void* const in = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
@@ -43,7 +43,8 @@ void count_record(const void* record) {
 // Tells the library of the trace that this process counts, without taking its records.
 void ignore_record(const void*) {}
 
-void CUPTIAPI count_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+void CUPTIAPI count_records_of_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
+                                      std::size_t valid) {
   const std::lock_guard guard(counting);
   CUpti_Activity* record = nullptr;
   while (cupti().next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
@@ -59,7 +60,7 @@ std::uint64_t records_so_far() {
   return counted.record_count;
 }
 
-unified_memory_counts reset_counts() {
+unified_memory_counts take_counts() {
   const std::lock_guard guard(counting);
   return std::exchange(counted, {});
 }
@@ -71,8 +72,9 @@ unified_memory_counter::unified_memory_counter(bool with_faults) try : counts_fa
   int device = 0;
   check(cudaGetDevice(&device));
   static_cast<void>(driver_.begin());
-  if (events_.begin(static_cast<std::uint32_t>(device), with_faults) || tracing_library() != nullptr) return;
-  require(cupti().register_callbacks(&give_activity_buffer, &count_buffer));
+  if (events_.begin(static_cast<std::uint32_t>(device), with_faults) || record_source_of_trace() != nullptr)
+    return;
+  require(cupti().register_callbacks(&give_activity_buffer, &count_records_of_buffer));
   configure_unified_memory_counters(static_cast<std::uint32_t>(device), with_faults);
   require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
 } catch (const unsupported& error) {
@@ -80,8 +82,8 @@ unified_memory_counter::unified_memory_counter(bool with_faults) try : counts_fa
 }
 
 unified_memory_counter::~unified_memory_counter() {
-  if (tracing_library() != nullptr) {
-    tracing_library()(nullptr, counts_faults_);
+  if (record_source_of_trace() != nullptr) {
+    record_source_of_trace()(nullptr, counts_faults_);
     return;
   }
   if (events_.active()) return;
@@ -92,7 +94,8 @@ unified_memory_counter::~unified_memory_counter() {
 // records (driver 580).
 void unified_memory_counter::start() {
   static_cast<void>(stop());
-  if (!events_.active() && tracing_library() != nullptr) return;  // the library of the trace fetches records
+  if (!events_.active() && record_source_of_trace() != nullptr)
+    return;  // the library of the trace fetches records
   collector_ = std::jthread([this](const std::stop_token& over) {
     const auto pause = std::chrono::microseconds(events_.active() ? 5000 : 200);
     while (!over.stop_requested()) {
@@ -105,7 +108,7 @@ void unified_memory_counter::start() {
 unified_memory_counts unified_memory_counter::stop() {
   check(cudaDeviceSynchronize());
   collector_ = {};
-  return collect();
+  return collect_until_quiet();
 }
 
 void unified_memory_counter::fetch_records(bool all) {
@@ -120,7 +123,7 @@ void unified_memory_counter::fetch_records(bool all) {
 }
 
 // The driver delivers records some time after the work, so this flushes until no more come.
-unified_memory_counts unified_memory_counter::collect() {
+unified_memory_counts unified_memory_counter::collect_until_quiet() {
   constexpr auto pause = std::chrono::milliseconds(10);
   constexpr int quiet_enough = 4, max_flushes = 50;
   std::uint64_t seen = 0;
@@ -131,9 +134,9 @@ unified_memory_counts unified_memory_counter::collect() {
     seen = now;
     std::this_thread::sleep_for(pause);
   }
-  if (tracing_library() != nullptr)
-    tracing_library()(events_.active() ? &ignore_record : &count_record, counts_faults_);
-  unified_memory_counts counts = reset_counts();
+  if (record_source_of_trace() != nullptr)
+    record_source_of_trace()(events_.active() ? &ignore_record : &count_record, counts_faults_);
+  unified_memory_counts counts = take_counts();
   counts.counts_faults = counts_faults_;
   counts.dropped_records += events_.take_lost();
   const tracing::driver_sums now = driver_.read(), moved = now - sums_at_last_collect_;

@@ -67,7 +67,7 @@ class unified_memory_counter {
   unified_memory_counts stop();
 
  private:
-  unified_memory_counts collect();
+  unified_memory_counts collect_until_quiet();
   void fetch_records(bool all);  // new records; with `all`, those of all finished work
 
   bool counts_faults_;

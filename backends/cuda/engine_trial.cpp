@@ -29,13 +29,13 @@ nanoseconds trial_time(const candidate& of, nanoseconds to_beat) {
 
 void search_patience::record_gain(nanoseconds now) {
   tries_without_gain_ = 0;
-  last_gain_ = now;
+  last_gain_at_ = now;
 }
 
 bool search_patience::may_continue(nanoseconds now) const {
   constexpr int max_tries_without_gain = 12;
   constexpr nanoseconds max_time_without_gain = 1'500'000'000;
-  return tries_without_gain_ < max_tries_without_gain && now - last_gain_ < max_time_without_gain;
+  return tries_without_gain_ < max_tries_without_gain && now - last_gain_at_ < max_time_without_gain;
 }
 
 }  // namespace um

@@ -32,14 +32,14 @@ nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 // brought no gain.
 class search_patience {
  public:
-  explicit search_patience(nanoseconds now) : last_gain_(now) {}
+  explicit search_patience(nanoseconds now) : last_gain_at_(now) {}
   void record_gain(nanoseconds now);
   void failed_to_gain() { ++tries_without_gain_; }
   bool may_continue(nanoseconds now) const;
 
  private:
   int tries_without_gain_ = 0;
-  nanoseconds last_gain_;
+  nanoseconds last_gain_at_;
 };
 
 }  // namespace um

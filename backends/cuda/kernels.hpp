@@ -37,7 +37,7 @@ void add(launch_site where, const void* a, const void* b, void* y, std::int64_t 
 void cast(launch_site where, const void* x, dtype from, void* y, dtype to, std::int64_t count);
 void sgd_update(launch_site where, float* w, const float* dw, float learning_rate, std::int64_t count);
 // Writes pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
-void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
+void fill_random(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
 
 // --- optimizer_step.cu ---
 // A parameter (f32, or bf16 with a master), its gradient and its optimizer states. Pointers may be null.
@@ -50,8 +50,8 @@ struct stepped_tensor {
 };
 inline constexpr int max_stepped_tensors = 512;  // as many as fit into the parameters of a kernel
 // Takes the step of all tensors in one kernel. With two moments, then *steps += 1.
-void take_step(launch_site where, std::span<const stepped_tensor> tensors, const optimizer_step& update,
-               std::int32_t* steps);
+void take_optimizer_step(launch_site where, std::span<const stepped_tensor> tensors,
+                         const optimizer_step& update, std::int32_t* steps);
 
 // --- replay.cu ---
 // An operator of which only the touched memory and the time are known.
@@ -83,7 +83,7 @@ void relu_bias_backward(launch_site where, const void* y, const void* dy, void* 
                         const tensor_form& of, bool accumulate, float* workspace);
 
 // --- max_pool.cu, max_pool_backward.cu --- `index` is 1 or 2 bytes wide.
-struct pool_problem {
+struct max_pool_problem {
   dims x, y;
   max_pool attributes;
   dtype type = dtype::f32;
@@ -93,11 +93,11 @@ struct pool_problem {
 };
 // b may be null. With attributes.relu, y = max(maximum + b, 0).
 void max_pool_forward(launch_site where, const void* x, const float* b, void* y, void* index,
-                      const pool_problem& problem);
+                      const max_pool_problem& problem);
 // y is read if attributes.relu; db and its workspace may be null; db is added to if `accumulate`.
-std::size_t max_pool_backward_workspace(const pool_problem& problem);
+std::size_t max_pool_backward_workspace(const max_pool_problem& problem);
 void max_pool_backward(launch_site where, const void* dy, const void* index, const void* y, void* dx,
-                       float* db, const pool_problem& problem, bool accumulate, float* workspace);
+                       float* db, const max_pool_problem& problem, bool accumulate, float* workspace);
 
 // --- batch_norm.cu, batch_norm_backward.cu ---
 // Mean and 1 / sqrt(biased variance + epsilon) of every channel.
@@ -133,15 +133,15 @@ void global_average_pool_backward(launch_site where, const void* dy, void* dx, c
 // --- average_pool.cu ---
 // A part of an average pool or of its gradient. It begins with rows first_x_row of x and first_y_row of y.
 // The whole input has `height` rows.
-struct average_problem {
+struct average_pool_problem {
   dims x, y;
   average_pool attributes;
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
   std::int64_t first_x_row = 0, first_y_row = 0, height = 1;
 };
-void average_pool_forward(launch_site where, const void* x, void* y, const average_problem& problem);
-void average_pool_backward(launch_site where, const void* dy, void* dx, const average_problem& problem);
+void average_pool_forward(launch_site where, const void* x, void* y, const average_pool_problem& problem);
+void average_pool_backward(launch_site where, const void* dy, void* dx, const average_pool_problem& problem);
 
 // --- softmax.cu --- rows of `classes` logits; the mean is over `batch`, of which `rows` are here.
 struct softmax_problem {

@@ -53,20 +53,20 @@ product describe_matrix_product(const matrix_problem& p, bool fused) {
   constexpr std::size_t x = 0, w = 1, y = 2;
   switch (p.kind) {
     case matrix_kind::forward:
-      set(made.description, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+      set_attribute(made.description, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
       made.a = w, made.b = x, made.d = y;
       break;
     case matrix_kind::backward_data:
       made.a = w, made.b = y, made.d = x;
       break;
     case matrix_kind::backward_filter:
-      set(made.description, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
+      set_attribute(made.description, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
       made.a = x, made.b = y, made.d = w;
       break;
   }
   if (fused) {
-    set(made.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
-    if (p.has_bias) set(made.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+    set_attribute(made.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
+    if (p.has_bias) set_attribute(made.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
   }
   return made;
 }
@@ -133,7 +133,7 @@ kernel_call bind_product(session& gpu, const matrix_problem& p, const named_algo
   auto made = std::make_shared<product>(describe_matrix_product(p, chosen.fused));
   if (chosen.fused && p.has_bias) {
     const void* const bias = operands.data.at(3);
-    set(made->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    set_attribute(made->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
   const std::array<std::byte*, 3> at{operands.data.at(0), operands.data.at(1), operands.data.at(2)};
   return [made, algorithm = chosen.algorithm, at, workspace_bytes, workspace = operands.workspace,
@@ -178,8 +178,8 @@ void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, boo
                       std::vector<proposal>& to) {
   const matmul_preference preference = make_preference(cap, p.alignment);
   if (operand_type(p.arithmetic) == dtype::bf16) {  // split-K sums are fp32, too
-    set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    set_attribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                  static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }
   const product made = describe_matrix_product(p, with_epilogue);
   std::array<cublasLtMatmulHeuristicResult_t, 32> found{};
@@ -220,7 +220,7 @@ engine_choice fastest_engine(session& gpu, const matrix_problem& problem, byte_c
       const kernel_call call =
           bind_product_and_bias(gpu, problem, one.algorithm, one.workspace_bytes, operands);
       const bool is_brief = gpu.options().brief_search;
-      const nanoseconds time = is_brief ? median_time(gpu, call, 0, 1) : time_of(gpu, call);
+      const nanoseconds time = is_brief ? median_time(gpu, call, 0, 1) : measure_time(gpu, call);
       if (time < best.time) best = {text_of(one.algorithm), here, one.workspace_bytes, time};
       if (is_brief) break;
     } catch (const cuda_error&) {

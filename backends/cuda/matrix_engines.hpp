@@ -18,9 +18,9 @@ enum class matrix_kind : std::uint8_t { forward, backward_data, backward_filter 
 
 struct matrix_problem {
   matrix_kind kind = matrix_kind::forward;
-  std::int64_t n = 1, in = 1, out = 1;
-  bool has_bias = false;  // forward: y = x w' + b; backward_filter: also b = sum of y
-  bool relu = false;      // forward alone
+  std::int64_t n = 1, in = 1, out = 1;  // x is n x in, w is out x in, y is n x out
+  bool has_bias = false;                // forward: y = x w' + b; backward_filter: also b = sum of y
+  bool relu = false;                    // forward alone
   bool accumulate = false;
   precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but a result w is f32
   std::uint32_t alignment = 16;            // least alignment of all operands, in bytes

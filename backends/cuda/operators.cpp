@@ -95,8 +95,8 @@ matrix_problem problem_of(const part_operands& at, matrix_kind kind, std::size_t
           .alignment = at.alignment};
 }
 
-kernels::pool_problem problem_of(const part_operands& at, const max_pool& attributes, std::size_t x,
-                                 std::size_t y, std::size_t index) {
+kernels::max_pool_problem problem_of(const part_operands& at, const max_pool& attributes, std::size_t x,
+                                     std::size_t y, std::size_t index) {
   return {at.shape(x),
           at.shape(y),
           attributes,
@@ -106,8 +106,8 @@ kernels::pool_problem problem_of(const part_operands& at, const max_pool& attrib
           at.padding_above()};
 }
 
-kernels::average_problem problem_of(const part_operands& at, const average_pool& attributes, std::size_t x,
-                                    std::size_t y) {
+kernels::average_pool_problem problem_of(const part_operands& at, const average_pool& attributes,
+                                         std::size_t x, std::size_t y) {
   return {at.shape(x),
           at.shape(y),
           attributes,
@@ -405,8 +405,8 @@ struct kernel_chooser {
                            update.moments > 0 ? state(0) : nullptr, update.moments > 1 ? state(1) : nullptr,
                            p.has_master ? state(update.moments) : nullptr, counts[p.parameter_index]});
       }
-      kernels::take_step(where, tensors, update,
-                         update.moments > 1 ? to.as_integers(counts.size() - 1) : nullptr);
+      kernels::take_optimizer_step(where, tensors, update,
+                                   update.moments > 1 ? to.as_integers(counts.size() - 1) : nullptr);
     });
   }
   engine operator()(const opaque& attributes) const { return replay_engine(at, attributes); }

@@ -10,7 +10,7 @@
 namespace um {
 namespace {
 
-int selected_device(int device) {
+int select_device(int device) {
   require_gpu(device);
   check(cudaSetDevice(device));
   return device;
@@ -61,7 +61,7 @@ nanoseconds median_in_graph(session& gpu, const std::function<void()>& call, int
   const nanoseconds between_events = median_of_calls(gpu, call, calls);
   if (calls == 1 || between_events > brief) return between_events;
   const cudaStream_t on = gpu.compute().stream;
-  const recording all = record(on, [&] {
+  const recording all = record_graph(on, [&] {
     for (int i = 0; i < calls; ++i) call();
   });
   if (!all) return between_events;
@@ -80,7 +80,7 @@ std::int64_t bandwidth_of(int device) {
 }  // namespace
 
 session::session(int device, const cuda_options& options)
-    : device_(selected_device(device)),
+    : device_(select_device(device)),
       options_(options),
       multiprocessors_(device_attribute(cudaDevAttrMultiProcessorCount, device)),
       memory_bytes_per_s_(bandwidth_of(device)),
@@ -105,7 +105,8 @@ std::byte* session::random_scratch(byte_count bytes, dtype type) {
     scratch_ = {};
     scratch_ = device_arena(round_up(bytes, managed_block));
   }
-  kernels::fill(compute(), scratch_.data(), static_cast<std::int64_t>(bytes / element_bytes(type)), type, 1);
+  kernels::fill_random(compute(), scratch_.data(), static_cast<std::int64_t>(bytes / element_bytes(type)),
+                       type, 1);
   return scratch_.data();
 }
 
@@ -127,7 +128,7 @@ nanoseconds median_time(session& gpu, const std::function<void()>& call, int bef
   return median_in_graph(gpu, call, counted);
 }
 
-nanoseconds time_of(session& gpu, const std::function<void()>& call) {
+nanoseconds measure_time(session& gpu, const std::function<void()>& call) {
   constexpr nanoseconds span = 50'000'000;
   const nanoseconds first = median_time(gpu, call, 0, 1);
   if (first > very_long_call) return first;

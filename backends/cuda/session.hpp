@@ -80,7 +80,7 @@ engine_choice find_or_search(session& gpu, const std::string& signature, byte_co
                              const std::function<engine_choice()>& search);
 
 // Returns the median time of 3 to 20 calls within about 50 ms, after a first call that is not counted.
-nanoseconds time_of(session& gpu, const std::function<void()>& call);
+nanoseconds measure_time(session& gpu, const std::function<void()>& call);
 // Returns the median time of `counted` calls, after `before` calls that are not counted.
 nanoseconds median_time(session& gpu, const std::function<void()>& call, int before, int counted);
 

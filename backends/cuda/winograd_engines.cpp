@@ -31,8 +31,8 @@ struct description {
 
 matrix_layout make_batch(std::int64_t rows, std::int64_t columns, std::int64_t count) {
   matrix_layout made = make_layout(dtype::f32, rows, columns);
-  set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(count));
-  set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
+  set_attribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(count));
+  set_attribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
   return made;
 }
 
@@ -42,8 +42,8 @@ description describe_batch(const batched_product& p) {
       p.transpose_a ? make_batch(p.depth, p.rows, p.count) : make_batch(p.rows, p.depth, p.count),
       p.transpose_b ? make_batch(p.columns, p.depth, p.count) : make_batch(p.depth, p.columns, p.count),
       make_batch(p.rows, p.columns, p.count)};
-  if (p.transpose_a) set(made.description, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-  if (p.transpose_b) set(made.description, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
+  if (p.transpose_a) set_attribute(made.description, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  if (p.transpose_b) set_attribute(made.description, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
   return made;
 }
 

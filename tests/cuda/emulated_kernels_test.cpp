@@ -448,7 +448,7 @@ TEST(Emulated, OneStepOverManyParameters) {
     std::vector<stepped_tensor> operands;
     for (std::size_t i = 0; i < after.size(); ++i) operands.push_back(operands_of(after[i], i % 5 % 2));
     std::int32_t steps = 3;
-    take_step({nullptr, 2}, operands, attributes, &steps);
+    take_optimizer_step({nullptr, 2}, operands, attributes, &steps);
     EXPECT_EQ(steps, moments == 2 ? 4 : 3);
     for (std::size_t i = 0; i < after.size(); ++i) {
       const bool narrow = !after[i].narrow.empty();

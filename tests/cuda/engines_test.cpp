@@ -497,7 +497,7 @@ using operator_times = on_gpu;
 
 TEST_F(operator_times, leave_out_what_events_between_brief_calls_take) {
   const arena data = device_arena(managed_block);
-  const auto call = [&] { kernels::fill(gpu().compute(), data.data(), 1024, dtype::f32, 1); };
+  const auto call = [&] { kernels::fill_random(gpu().compute(), data.data(), 1024, dtype::f32, 1); };
   const nanoseconds between_events = median_time(gpu(), call, 1, 1);
   EXPECT_LT(median_time(gpu(), call, 1, 20) * 3, between_events * 2);
 }
@@ -523,11 +523,11 @@ TEST_F(convolution_engines, name_the_method_and_the_parts) {
 TEST(parts_of_a_batch, are_divisors_far_apart) {
   convolution_problem p;
   p.x.n = 64;
-  EXPECT_EQ(parts_of(p), (std::vector<std::int64_t>{1, 2, 4, 8, 16, 32, 64}));
+  EXPECT_EQ(part_counts_of(p), (std::vector<std::int64_t>{1, 2, 4, 8, 16, 32, 64}));
   p.x.n = 45;
-  EXPECT_EQ(parts_of(p), (std::vector<std::int64_t>{1, 3, 9, 45}));
+  EXPECT_EQ(part_counts_of(p), (std::vector<std::int64_t>{1, 3, 9, 45}));
   p.x.n = 7;
-  EXPECT_EQ(parts_of(p), (std::vector<std::int64_t>{1, 7}));
+  EXPECT_EQ(part_counts_of(p), (std::vector<std::int64_t>{1, 7}));
 }
 
 class matrix_engines : public on_gpu {};

@@ -201,13 +201,13 @@ TEST_F(executors, what_cannot_be_recorded_leaves_the_stream_as_it_was) {
   };
   fill(1);
   check(cudaStreamSynchronize(on));
-  EXPECT_FALSE(record(on, [&] {
+  EXPECT_FALSE(record_graph(on, [&] {
     fill(2);
     check(cudaStreamSynchronize(on));  // not while recording
   }));
-  EXPECT_FALSE(record(on, [&] { throw unsupported("an engine that gives up"); }));
+  EXPECT_FALSE(record_graph(on, [&] { throw unsupported("an engine that gives up"); }));
   EXPECT_EQ(last(), 1) << "something ran while it was recorded";
-  const recording good = record(on, [&] { fill(3); });
+  const recording good = record_graph(on, [&] { fill(3); });
   ASSERT_TRUE(good);
   EXPECT_EQ(last(), 1);
   check(cudaGraphLaunch(good.get(), on));

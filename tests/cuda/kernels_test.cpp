@@ -188,7 +188,7 @@ float filled(std::int64_t i, std::uint32_t seed) {
 
 arena filled_halves(session& gpu, const dims& shape, std::uint32_t seed) {
   arena to = device_arena(static_cast<byte_count>(element_count(shape)) * 2);
-  kernels::fill(gpu.compute(), to.data(), element_count(shape), dtype::bf16, seed);
+  kernels::fill_random(gpu.compute(), to.data(), element_count(shape), dtype::bf16, seed);
   return to;
 }
 
@@ -242,7 +242,7 @@ TEST_F(kernels_beyond_two_billion, relu_and_bias_gradient) {
 TEST_F(kernels_beyond_two_billion, max_pool_and_its_gradient) {
   if (!has_memory(12 * GiB)) GTEST_SKIP() << "needs 12 GiB of free device memory";
   for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
-    const kernels::pool_problem p{huge, halved, {2, 2, 0}, dtype::bf16, order, 1};
+    const kernels::max_pool_problem p{huge, halved, {2, 2, 0}, dtype::bf16, order, 1};
     const arena x = filled_halves(gpu(), huge, 1), dy = filled_halves(gpu(), halved, 2);
     const arena y = device_arena(dy.bytes()), index = device_arena(dy.bytes() / 2);
     kernels::max_pool_forward(gpu().compute(), x.data(), nullptr, y.data(), index.data(), p);

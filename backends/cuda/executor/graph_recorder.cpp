@@ -18,7 +18,7 @@ bool graph_recorder::record_operators() {
   const cudaStream_t on = run_.cuda_session.compute().stream;
   for (std::size_t i = 0; i < operators_.size(); ++i) {
     if (run_.plan.steps[i].launch != launch_method::as_operator || operators_[i]) continue;
-    operators_[i] = record(on, run_.resources_of_steps[i].call);
+    operators_[i] = record_graph(on, run_.resources_of_steps[i].call);
     if (operators_[i]) {
       run_.resources_of_steps[i].call = [on, graph = operators_[i].get()] {
         check(cudaGraphLaunch(graph, on));
@@ -35,7 +35,7 @@ bool graph_recorder::record_stretches() {
   stretches_.clear();
   const cudaStream_t compute = run_.cuda_session.compute().stream;
   for (const index_range& s : stretch_cut_.stretches) {
-    stretches_.push_back(record(compute, [&] {
+    stretches_.push_back(record_graph(compute, [&] {
       for (std::uint32_t i = s.first; i <= s.last; ++i) {
         if (run_.plan.steps[i].in_lane == lane::compute) steps_.issue(i, compute, 1);
       }

@@ -2,7 +2,7 @@
 //
 // A plan that was issued once (lane_runner.hpp) is recorded as its steps say: operator by operator, or in
 // stretches of the compute lane. The calling thread puts stretches, and the copies beside them, on the
-// streams in list order, one iteration after the other. There is no graph of all lanes: in one, copies waited
+// streams in plan order, one iteration after the other. There is no graph of all lanes: in one, copies waited
 // for unrelated copies (docs/contributing/cuda.md).
 #pragma once
 

@@ -199,7 +199,7 @@ void lane_runner::announce_step(lane which, std::uint32_t index) {
   const bool hands_over = run_.has_discard_thread && which == lane::to_host;
   if (!hands_over && !work.done_event) return;
   check(cudaEventRecord(hands_over ? work.copied_event.get() : work.done_event.get(), mine.stream));
-  announce(hands_over ? mine.last_handed_over : mine.last_issued, static_cast<std::int32_t>(index));
+  store_and_notify(hands_over ? mine.last_handed_over : mine.last_issued, static_cast<std::int32_t>(index));
 }
 
 // Returns false if another lane failed, so that the iteration must be abandoned.
@@ -227,7 +227,7 @@ void lane_runner::wait_until_issued(lane_state& mine, lane other, std::int32_t i
   if (issued.load(std::memory_order_acquire) >= index) return;
   if (other == lane::to_host) mine.awaited_step = index;
   mine.is_in_call = false;
-  wait_for(issued, index);
+  wait_until_reached(issued, index);
   mine.is_in_call = true;
   mine.awaited_step = no_step;
 }

@@ -78,7 +78,7 @@ std::vector<slice_cost> costs_of_cut_operators(const execution_plan& plan,
   return all;
 }
 
-recording record(cudaStream_t stream, const std::function<void()>& issue) {
+recording record_graph(cudaStream_t stream, const std::function<void()>& issue) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   bool whole = true;
   try {

@@ -40,6 +40,6 @@ using recording = handle<cudaGraphExec_t, &cudaGraphExecDestroy>;
 // it. Nothing runs. The recording is empty if something cannot be recorded (a library that waits or
 // allocates): `stream` and the context are as before, and the work may be issued directly instead. Run
 // kernels once before: loading them during a recording fails with some drivers.
-recording record(cudaStream_t stream, const std::function<void()>& issue);
+recording record_graph(cudaStream_t stream, const std::function<void()>& issue);
 
 }  // namespace um

@@ -41,7 +41,7 @@ std::byte* plan_memory::base_of(space where) const {
   return nullptr;
 }
 
-void plan_memory::copy_out(address from, byte_count offset, std::span<std::byte> to) const {
+void plan_memory::copy_to_host(address from, byte_count offset, std::span<std::byte> to) const {
   check(cudaMemcpy(to.data(), at(from) + offset, to.size(), cudaMemcpyDefault));
 }
 

@@ -23,7 +23,7 @@ class plan_memory {
   managed_range managed(const range& r) const { return {managed_.data() + r.offset, r.bytes}; }
 
   // Copies bytes to the host, starting `offset` bytes after `from`.
-  void copy_out(address from, byte_count offset, std::span<std::byte> to) const;
+  void copy_to_host(address from, byte_count offset, std::span<std::byte> to) const;
   // Fills device and pinned memory with NaNs, so that a read of bytes that were never written shows.
   void fill_with_nans();
 

@@ -17,16 +17,16 @@ void room_maker::discard_for_iteration() {
     check(cudaSetDevice(run_.cuda_session.device()));
     for (const std::uint32_t i : to_host.steps) {
       const auto index = static_cast<std::int32_t>(i);
-      wait_for(to_host.last_handed_over, index);
+      wait_until_reached(to_host.last_handed_over, index);
       if (run_.has_failed) break;
       const step_resources& work = run_.resources_of_steps[i];
       check(cudaEventSynchronize(work.copied_event.get()));
       run_.discard_is_in_call = true;
-      discard_room(run_.plan.steps[i]);
+      discard_memory_of_step(run_.plan.steps[i]);
       if (work.done_event) {
         check(cudaEventRecord(work.done_event.get(), discard_stream_.get()));
         check(cudaStreamSynchronize(discard_stream_.get()));
-        announce(to_host.last_issued, index);
+        store_and_notify(to_host.last_issued, index);
       }
       run_.discard_is_in_call = false;
     }
@@ -69,7 +69,7 @@ void room_maker::populate(const step& s) const {
   if (!s.populate_or_discard.empty()) check(cudaStreamSynchronize(populate_stream_.get()));
 }
 
-void room_maker::discard_room(const step& s) const {
+void room_maker::discard_memory_of_step(const step& s) const {
   if (!s.is_needed) return;
   const auto discard_one = [&](const range& r) {
     discard_range(run_.memory.managed(r), discard_stream_.get());

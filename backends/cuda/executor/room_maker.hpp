@@ -22,7 +22,7 @@ class room_maker {
   explicit room_maker(run_state& run);
 
   // Discards the device memory of each twin after its copy to the host, and the tensors that the plan
-  // discards, in list order. The discard thread runs this once an iteration.
+  // discards, in plan order. The discard thread runs this once an iteration.
   void discard_for_iteration();
   // For the thread of the lane to the host. Evicts, and returns when the copy has ended. Counts the bytes.
   void evict(managed_range memory, const step& s, cudaStream_t stream, moved_bytes& moved) const;
@@ -32,7 +32,7 @@ class room_maker {
 
  private:
   bool other_threads_are_in_calls() const;
-  void discard_room(const step& s) const;
+  void discard_memory_of_step(const step& s) const;
 
   run_state& run_;
   cuda_stream discard_stream_, populate_stream_;

@@ -69,12 +69,12 @@ moved_bytes run_state::take_moved_bytes() {
   return all;
 }
 
-void announce(std::atomic<std::int32_t>& last, std::int32_t step) {
+void store_and_notify(std::atomic<std::int32_t>& last, std::int32_t step) {
   last.store(step, std::memory_order_release);
   last.notify_all();
 }
 
-void wait_for(const std::atomic<std::int32_t>& last, std::int32_t step) {
+void wait_until_reached(const std::atomic<std::int32_t>& last, std::int32_t step) {
   for (std::int32_t now = last.load(std::memory_order_acquire); now < step;
        now = last.load(std::memory_order_acquire)) {
     last.wait(now, std::memory_order_acquire);
@@ -82,8 +82,8 @@ void wait_for(const std::atomic<std::int32_t>& last, std::int32_t step) {
 }
 
 void release_waiting_threads(lane_state& l) {
-  announce(l.last_issued, std::numeric_limits<std::int32_t>::max());
-  announce(l.last_handed_over, std::numeric_limits<std::int32_t>::max());
+  store_and_notify(l.last_issued, std::numeric_limits<std::int32_t>::max());
+  store_and_notify(l.last_handed_over, std::numeric_limits<std::int32_t>::max());
 }
 
 }  // namespace um

@@ -40,7 +40,7 @@ struct moved_bytes {
 
 struct lane_state {
   cudaStream_t stream = nullptr;
-  std::vector<std::uint32_t> steps;  // in list order
+  std::vector<std::uint32_t> steps;  // indices of the lane's steps in the plan, ascending
   moved_bytes moved;
   std::atomic<std::int32_t> last_issued{no_step};       // last step whose event others may wait for
   std::atomic<std::int32_t> last_handed_over{no_step};  // last step handed to the discard thread
@@ -82,9 +82,9 @@ struct run_state {
 };
 
 // Stores a step and wakes the threads that wait for it.
-void announce(std::atomic<std::int32_t>& last, std::int32_t step);
+void store_and_notify(std::atomic<std::int32_t>& last, std::int32_t step);
 // Waits until `last` has reached `step`.
-void wait_for(const std::atomic<std::int32_t>& last, std::int32_t step);
+void wait_until_reached(const std::atomic<std::int32_t>& last, std::int32_t step);
 // After a failure: wakes all threads that wait for this lane.
 void release_waiting_threads(lane_state& l);
 

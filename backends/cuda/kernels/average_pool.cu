@@ -38,7 +38,7 @@ struct pool_geometry {
   }
 };
 
-pool_geometry geometry_of(const average_problem& p) {
+pool_geometry geometry_of(const average_pool_problem& p) {
   const average_pool& a = p.attributes;
   return {tensor_strides(p.x, p.order),
           tensor_strides(p.y, p.order),
@@ -49,7 +49,7 @@ pool_geometry geometry_of(const average_problem& p) {
 }
 
 template <class T, int N>
-__device__ void add_to(float (&sum)[N], const bits<T, N>& values, float share) {
+__device__ void add_weighted(float (&sum)[N], const bits<T, N>& values, float share) {
   float v[N];
   unpack<T, N>(values, v);
 #pragma unroll
@@ -79,13 +79,13 @@ __global__ void __launch_bounds__(block_threads)
       }
 #pragma unroll
       for (int tap = 0; tap < Window * Window; ++tap)
-        add_to<T, N>(sum, taken[tap / Window][tap % Window], 1.0F);
+        add_weighted<T, N>(sum, taken[tap / Window][tap % Window], 1.0F);
     } else {
       const int bottom = min(g.rows.window, g.rows.extent - top);
       const int right = min(g.columns.window, g.columns.extent - left);
       for (int h = max(-top, 0); h < bottom; ++h) {
         for (int w = max(-left, 0); w < right; ++w) {
-          add_to<T, N>(sum, load<N>(x + first + h * g.x.stride.h + w * g.x.stride.w), 1.0F);
+          add_weighted<T, N>(sum, load<N>(x + first + h * g.x.stride.h + w * g.x.stride.w), 1.0F);
         }
       }
     }
@@ -123,14 +123,14 @@ __global__ void __launch_bounds__(block_threads)
       for (int r = 0; r < Covering; ++r) {
 #pragma unroll
         for (int c = 0; c < Covering; ++c) {
-          if (r < rows && c < columns) add_to<T, N>(sum, taken[r][c], g.weight_at(top + r, left + c));
+          if (r < rows && c < columns) add_weighted<T, N>(sum, taken[r][c], g.weight_at(top + r, left + c));
         }
       }
     } else {
       for (int r = 0; r < rows; ++r) {
         for (int c = 0; c < columns; ++c) {
-          add_to<T, N>(sum, load<N>(dy + first + r * g.y.stride.h + c * g.y.stride.w),
-                       g.weight_at(top + r, left + c));
+          add_weighted<T, N>(sum, load<N>(dy + first + r * g.y.stride.h + c * g.y.stride.w),
+                             g.weight_at(top + r, left + c));
         }
       }
     }
@@ -143,7 +143,7 @@ using constant = std::integral_constant<int, Value>;
 
 // Calls launch(constant) with the size of both axes, or with 0 if they differ or exceed 3.
 template <class Launch>
-void with_size(int rows, int columns, Launch launch) {
+void with_constant_size(int rows, int columns, Launch launch) {
   if (rows == columns && rows == 1) return launch(constant<1>{});
   if (rows == columns && rows == 2) return launch(constant<2>{});
   if (rows == columns && rows == 3) return launch(constant<3>{});
@@ -153,9 +153,9 @@ void with_size(int rows, int columns, Launch launch) {
 // Launches the kernel that choose(T{}, constant N) returns. Each thread writes N neighbours. Kernels of a
 // known size take tensors with 32-bit indices.
 template <class Choose>
-void for_each_vector(launch_site where, const average_problem& problem, const dims& written,
-                     const pool_geometry& geometry, int rows, int columns, const void* from, void* to,
-                     Choose choose) {
+void launch_vectorized(launch_site where, const average_pool_problem& problem, const dims& written,
+                       const pool_geometry& geometry, int rows, int columns, const void* from, void* to,
+                       Choose choose) {
   with_type(problem.type, [&](auto zero) {
     using T = decltype(zero);
     const auto of = [&](auto n) {
@@ -167,7 +167,7 @@ void for_each_vector(launch_site where, const average_problem& problem, const di
                position_finder<Index>(written, problem.order, n()), static_cast<Index>(count));
       };
       if (count >= std::int64_t{1} << 31) return run(std::uint64_t{}, constant<0>{});
-      with_size(rows, columns, [&](auto size) { run(std::uint32_t{}, size); });
+      with_constant_size(rows, columns, [&](auto size) { run(std::uint32_t{}, size); });
     };
     const bool vectors = problem.order == memory_order::nhwc && written.c % vector_of<T> == 0;
     if (vectors && aligned_to(16, from, to)) return of(constant<vector_of<T>>{});
@@ -177,20 +177,21 @@ void for_each_vector(launch_site where, const average_problem& problem, const di
 
 }  // namespace
 
-void average_pool_forward(launch_site where, const void* x, void* y, const average_problem& problem) {
+void average_pool_forward(launch_site where, const void* x, void* y, const average_pool_problem& problem) {
   const pool_geometry g = geometry_of(problem);
-  for_each_vector(where, problem, problem.y, g, g.rows.window, g.columns.window, x, y,
-                  [](auto zero, auto n, auto window, auto index) {
-                    return &average_windows<decltype(zero), n(), window(), decltype(index)>;
-                  });
+  launch_vectorized(where, problem, problem.y, g, g.rows.window, g.columns.window, x, y,
+                    [](auto zero, auto n, auto window, auto index) {
+                      return &average_windows<decltype(zero), n(), window(), decltype(index)>;
+                    });
 }
 
-void average_pool_backward(launch_site where, const void* dy, void* dx, const average_problem& problem) {
+void average_pool_backward(launch_site where, const void* dy, void* dx, const average_pool_problem& problem) {
   const pool_geometry g = geometry_of(problem);
-  for_each_vector(where, problem, problem.x, g, g.rows.max_covering_windows(),
-                  g.columns.max_covering_windows(), dy, dx, [](auto zero, auto n, auto covering, auto index) {
-                    return &spread_windows<decltype(zero), n(), covering(), decltype(index)>;
-                  });
+  launch_vectorized(where, problem, problem.x, g, g.rows.max_covering_windows(),
+                    g.columns.max_covering_windows(), dy, dx,
+                    [](auto zero, auto n, auto covering, auto index) {
+                      return &spread_windows<decltype(zero), n(), covering(), decltype(index)>;
+                    });
 }
 
 }  // namespace um::kernels

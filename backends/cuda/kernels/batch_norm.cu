@@ -113,7 +113,7 @@ void launch_normalize(launch_site where, const normalization& operands, const di
       largest_relu_output(operands.relu6)};
   // The second pass begins with the memory that the statistics read last, which is the likeliest to be in the
   // cache.
-  launch_second_pass<Layout, unrolled<Layout>(Residual ? 2 : 4)>(where, op, shape);
+  launch_second_pass<Layout, loads_in_flight<Layout>(Residual ? 2 : 4)>(where, op, shape);
 }
 
 }  // namespace
@@ -127,8 +127,8 @@ void batch_statistics(launch_site where, const void* x, float epsilon, float* me
   with_layout(of, aligned_to(16, x), [&](auto l) {
     using L = decltype(l);
     const collect_moments<L> op{static_cast<const typename L::value*>(x)};
-    launch_reduction<L, unrolled<L>(4)>(where, op, of.shape, workspace,
-                                        write_statistics{epsilon, mean, inverse_deviation});
+    launch_reduction<L, loads_in_flight<L>(4)>(where, op, of.shape, workspace,
+                                               write_statistics{epsilon, mean, inverse_deviation});
   });
 }
 

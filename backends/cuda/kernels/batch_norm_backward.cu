@@ -60,7 +60,7 @@ struct sum_gradients {
   gradient_source<Layout> from;
   T* dresidual;  // null if there is no residual
 
-  using sum = sum_of_two;
+  using sum = sum_pair;
   using loaded = typename gradient_source<Layout>::loaded;
   struct channel_state {
     normalizer<own_channels> of;
@@ -95,7 +95,7 @@ struct write_gradients {
   const float* inverse_deviation;
   float *dscale, *dshift;
 
-  __device__ void operator()(std::int64_t channel, const sum_of_two& total) const {
+  __device__ void operator()(std::int64_t channel, const sum_pair& total) const {
     dshift[channel] = total.first;
     dscale[channel] = total.second * inverse_deviation[channel];
   }
@@ -156,13 +156,13 @@ void launch_both_passes(launch_site where, const normalization_gradient& operand
                                       operands.relu && !residual,
                                       largest_relu_output(operands.relu6)};
   const normalization_vectors of{operands.scale, operands.shift, operands.mean, operands.inverse_deviation};
-  launch_reduction<Layout, unrolled<Layout>(2)>(
+  launch_reduction<Layout, loads_in_flight<Layout>(2)>(
       where, sum_gradients<Layout>{of, given, static_cast<T*>(operands.dresidual)}, shape, workspace,
       write_gradients{operands.inverse_deviation, operands.dscale, operands.dshift});
   const gradient_source<Layout> written{
       x, static_cast<const T*>(operands.dresidual), nullptr, nullptr, false, 0.0F};
   const auto count = static_cast<float>(shape.n * shape.h * shape.w);
-  launch_second_pass<Layout, unrolled<Layout>(2)>(
+  launch_second_pass<Layout, loads_in_flight<Layout>(2)>(
       where,
       apply_gradient<Layout>{of, residual ? written : given, operands.dscale, operands.dshift, 1.0F / count,
                              static_cast<T*>(operands.dx)},
@@ -172,7 +172,7 @@ void launch_both_passes(launch_site where, const normalization_gradient& operand
 }  // namespace
 
 std::size_t batch_norm_backward_workspace(const tensor_form& of) {
-  return reduction_workspace<sum_of_two>(of);
+  return reduction_workspace<sum_pair>(of);
 }
 
 void batch_norm_backward(launch_site where, const normalization_gradient& operands, const tensor_form& of,

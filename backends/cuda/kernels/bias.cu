@@ -41,7 +41,7 @@ struct sum_gradient {
   const T *y, *dy;
   T* dx;
 
-  using sum = sum_of_one;
+  using sum = single_sum;
   struct loaded {
     bits<T, N> dy, y;
   };
@@ -81,12 +81,12 @@ void bias_relu(launch_site where, void* y, const float* b, bool relu, const tens
   with_layout(of, aligned_to(16, y), [&](auto l) {
     using L = decltype(l);
     const add_bias<L> op{static_cast<typename L::value*>(y), b, relu};
-    launch_map<L, unrolled<L>(4)>(where, op, of.shape);
+    launch_map<L, loads_in_flight<L>(4)>(where, op, of.shape);
   });
 }
 
 std::size_t bias_backward_workspace(const tensor_form& of) {
-  return reduction_workspace<sum_of_one>(of);
+  return reduction_workspace<single_sum>(of);
 }
 
 void bias_backward(launch_site where, const void* dy, float* db, const tensor_form& of, bool accumulate,
@@ -94,7 +94,7 @@ void bias_backward(launch_site where, const void* dy, float* db, const tensor_fo
   with_layout(of, aligned_to(16, dy), [&](auto l) {
     using L = decltype(l);
     const sum_gradient<L, false> op{nullptr, static_cast<const typename L::value*>(dy), nullptr};
-    launch_reduction<L, unrolled<L>(4)>(where, op, of.shape, workspace, write_sum{db, accumulate});
+    launch_reduction<L, loads_in_flight<L>(4)>(where, op, of.shape, workspace, write_sum{db, accumulate});
   });
 }
 
@@ -104,7 +104,7 @@ void relu_bias_backward(launch_site where, const void* y, const void* dy, void* 
     using L = decltype(l);
     using T = typename L::value;
     const sum_gradient<L, true> op{static_cast<const T*>(y), static_cast<const T*>(dy), static_cast<T*>(dx)};
-    launch_reduction<L, unrolled<L>(4)>(where, op, of.shape, workspace, write_sum{db, accumulate});
+    launch_reduction<L, loads_in_flight<L>(4)>(where, op, of.shape, workspace, write_sum{db, accumulate});
   });
 }
 

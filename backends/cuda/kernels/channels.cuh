@@ -172,7 +172,7 @@ std::int64_t positions_of(const dims& shape) {
 
 // The number of loads that a thread has in flight. It is twice as large for narrow loads.
 template <class Layout>
-constexpr int unrolled(int vectors) {
+constexpr int loads_in_flight(int vectors) {
   return Layout::vector == 1 ? 2 * vectors : vectors;
 }
 
@@ -180,8 +180,8 @@ constexpr int unrolled(int vectors) {
 // there would be too few blocks.
 template <class Layout, int Unroll, class Op>
 void launch_map(launch_site where, const Op& op, const dims& shape) {
-  const std::int64_t elements_of_block = std::int64_t{block_threads} * Layout::vector * 4 * Unroll;
-  const std::int64_t blocks = std::max<std::int64_t>(element_count(shape) / elements_of_block, 2112);
+  const std::int64_t max_elements_per_block = std::int64_t{block_threads} * Layout::vector * 4 * Unroll;
+  const std::int64_t blocks = std::max<std::int64_t>(element_count(shape) / max_elements_per_block, 2112);
   const grid_cover c = grid_cover_of<Layout>(shape.c, positions_of<Layout>(shape), blocks, Unroll);
   launch(where, &map_channels<Layout, Unroll, direction::forwards, Op>, c.grid, c.block, op,
          channel_geometry::of_shape<Layout>(shape), c.positions);
@@ -189,13 +189,13 @@ void launch_map(launch_site where, const Op& op, const dims& shape) {
 
 // --- sums: a Sum has `plus`, and `Sum{}` is zero ---
 
-struct sum_of_one {
+struct single_sum {
   float value = 0.0F;
-  __device__ static sum_of_one plus(const sum_of_one& a, const sum_of_one& b) { return {a.value + b.value}; }
+  __device__ static single_sum plus(const single_sum& a, const single_sum& b) { return {a.value + b.value}; }
 };
-struct sum_of_two {
+struct sum_pair {
   float first = 0.0F, second = 0.0F;
-  __device__ static sum_of_two plus(const sum_of_two& a, const sum_of_two& b) {
+  __device__ static sum_pair plus(const sum_pair& a, const sum_pair& b) {
     return {a.first + b.first, a.second + b.second};
   }
 };
@@ -215,7 +215,7 @@ __device__ Sum shuffle_down(const Sum& mine, unsigned distance) {
 // Combines the block's sums in a fixed order and writes one for each channel. `to` points to that of channel
 // 0. Every thread must call.
 template <class Layout, class Sum>
-__device__ void combine_block(Sum (&mine)[Layout::channels], Sum* to, std::int64_t channels) {
+__device__ void combine_sums_of_block(Sum (&mine)[Layout::channels], Sum* to, std::int64_t channels) {
   constexpr int own_channels = Layout::channels;
   // Variables in __shared__ memory have no constructors, so these are floats.
   __shared__ float buffer[block_threads * own_channels * (sizeof(Sum) / sizeof(float))];
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(block_threads)
     walk<Layout, Unroll, direction::forwards>(op, of, share, channel, state);
     op.end(state, mine);
   }
-  combine_block<Layout>(mine, partial + blockIdx.y * of.channels, of.channels);
+  combine_sums_of_block<Layout>(mine, partial + blockIdx.y * of.channels, of.channels);
 }
 
 inline constexpr int combined_channels = 8, combined_rows = 128;
@@ -334,7 +334,7 @@ std::size_t reduction_workspace(const tensor_form& of) {
 struct write_sum {
   float* to;
   bool accumulate;
-  __device__ void operator()(std::int64_t channel, const sum_of_one& total) const {
+  __device__ void operator()(std::int64_t channel, const single_sum& total) const {
     to[channel] = accumulate ? to[channel] + total.value : total.value;
   }
 };

@@ -24,7 +24,7 @@ struct work_division {
 };
 
 // The number of fragments of 16 channels of y.
-int rows_of(const direct_convolution& of) {
+int row_fragments_of(const direct_convolution& of) {
   return of.y.c % 64 == 0 ? 4 : 2;
 }
 
@@ -35,7 +35,7 @@ direct_form form_of(const direct_convolution& of) {
 work_division work_division_of(const direct_convolution& of, int multiprocessors) {
   const direct_form f = form_of(of);
   work_division d;
-  d.groups = static_cast<int>(of.y.c) / (16 * rows_of(of));
+  d.groups = static_cast<int>(of.y.c) / (16 * row_fragments_of(of));
   const auto depth_warps = static_cast<int>(divide_up(f.depth(), warp_depths));
   d.depth_blocks = static_cast<int>(divide_up(depth_warps, max_warps));
   d.depth_warps = static_cast<int>(divide_up(depth_warps, d.depth_blocks));
@@ -49,10 +49,9 @@ work_division work_division_of(const direct_convolution& of, int multiprocessors
 
 // A lane's gradients of one step of `mma_depth` pixels: from pixel 4 t on in bf16, of pixels t and t + 4 in
 // f32. Of each pixel it has 2 * Rows channels, in vectors of neighbours; those of all g lie side by side. Row
-// r of fragment i is the lane's value 2 i + r
-// 8 where g = r % 8.
+// r of fragment i, where g = r % 8, is the lane's value 2 i + (r / 8).
 template <class T, int Rows>
-struct gradients {
+struct gradient_fragments {
   static constexpr int pixels = sizeof(T) == 4 ? 2 : 4;
   static constexpr int values = 2 * Rows, width = values < vector_of<T> ? values : vector_of<T>;
   static constexpr int vector_words = width * static_cast<int>(sizeof(T)) / 4;
@@ -114,7 +113,7 @@ __global__ void __launch_bounds__(max_warps* warp_threads, resident_blocks)
 
   float sums[Rows][column_fragments][4]{};
   const T* const lane_dy =
-      dy + static_cast<int>(blockIdx.y) * 16 * Rows + gradients<T, Rows>::channel_of(g, 0);
+      dy + static_cast<int>(blockIdx.y) * 16 * Rows + gradient_fragments<T, Rows>::channel_of(g, 0);
   for (std::int64_t tile = blockIdx.x; tile < f.tiles; tile += gridDim.x) {
     const tile_position at = position_of(f, tile);
     const int rows = min(f.rows, f.result_height - at.row);
@@ -122,12 +121,12 @@ __global__ void __launch_bounds__(max_warps* warp_threads, resident_blocks)
     const T* const tile_dy = lane_dy + ((std::int64_t{at.image} * f.result_height + at.row) * f.result_width +
                                         at.column + first_pixel) *
                                            f.result_channels;
-    const auto load_step = [&](int row, int step, gradients<T, Rows>& to) {
+    const auto load_step = [&](int row, int step, gradient_fragments<T, Rows>& to) {
       const int left = row < rows ? columns - step * step_pixels : 0;
       to.load_from(tile_dy + (row * f.result_width + step * step_pixels) * f.result_channels, left,
                    f.result_channels);
     };
-    gradients<T, Rows> now, next;
+    gradient_fragments<T, Rows> now, next;
     load_step(pixel_warp, 0, next);
     __syncthreads();
     load_patch(f, x, at, pixel_step, patch);
@@ -161,7 +160,7 @@ __global__ void __launch_bounds__(max_warps* warp_threads, resident_blocks)
   for (int i = 0; i < Rows; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int channel = gradients<T, Rows>::channel_of(g, 2 * i + half);
+      const int channel = gradient_fragments<T, Rows>::channel_of(g, 2 * i + half);
 #pragma unroll
       for (int j = 0; j < column_fragments; ++j) {
         const float pair[2]{sums[i][j][2 * half], sums[i][j][2 * half + 1]};
@@ -203,7 +202,7 @@ void direct_filter_gradient(launch_site where, const direct_convolution& of, con
   with_type(of.type, [&](auto type) {
     using T = decltype(type);
     const auto *const xs = static_cast<const T*>(x), *const dys = static_cast<const T*>(dy);
-    if (rows_of(of) == 4) {
+    if (row_fragments_of(of) == 4) {
       launch<T, 4>(where, of, xs, dys, dw, add, workspace);
     } else {
       launch<T, 2>(where, of, xs, dys, dw, add, workspace);

@@ -65,7 +65,7 @@ __device__ void load_filter(const direct_form& f, const T* w, std::uint32_t* to)
 }
 
 template <class T>
-__device__ void load_offsets(const direct_form& f, int* to) {
+__device__ void load_patch_offsets(const direct_form& f, int* to) {
   const filter_depth<T> d(f);
   const int words = d.steps() * mma_depth<T> / factors_of_word<T>;
   for (int i = static_cast<int>(threadIdx.x); i < words; i += threads) {
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(threads, resident_blocks)
   auto* const patch = reinterpret_cast<std::uint32_t*>(at_zero + layout.patch);
   const int group = static_cast<int>(blockIdx.y) * 8 * Columns;
   load_filter<T, Columns>(f, w, filter);
-  load_offsets<T>(f, offsets);
+  load_patch_offsets<T>(f, offsets);
   for (int i = static_cast<int>(threadIdx.x); i < 8 * Columns; i += threads)
     biases[i] = b == nullptr ? 0.0F : b[group + i];
 

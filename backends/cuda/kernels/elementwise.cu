@@ -94,7 +94,8 @@ struct sgd_step {
 };
 
 template <class T>
-__global__ void __launch_bounds__(block_threads) fill_random(T* to, std::int64_t count, std::uint32_t seed) {
+__global__ void __launch_bounds__(block_threads)
+    fill_elements(T* to, std::int64_t count, std::uint32_t seed) {
   for (auto i = thread_index<std::int64_t>(); i < count; i += grid_stride<std::int64_t>()) {
     std::uint32_t z = static_cast<std::uint32_t>(i) * 0x9e3779b9U + seed;
     z = (z ^ (z >> 16)) * 0x85ebca6bU;
@@ -143,11 +144,11 @@ void sgd_update(launch_site where, float* w, const float* dw, float learning_rat
   map<float, float>(where, w, dw, w, count, sgd_step{learning_rate});
 }
 
-void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed) {
+void fill_random(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed) {
   if (count == 0) return;
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    launch(where, &fill_random<T>, grid_for(where, count), block_threads, static_cast<T*>(to), count, seed);
+    launch(where, &fill_elements<T>, grid_for(where, count), block_threads, static_cast<T*>(to), count, seed);
   });
 }
 

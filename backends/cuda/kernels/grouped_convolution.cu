@@ -5,7 +5,7 @@ namespace {
 
 template <class T, class... Pointers>
 bool is_depthwise(const grouped_convolution& of, const Pointers*... operands) {
-  return depthwise::applies(of) && aligned_to(sizeof(T) * depthwise::neighbours, operands...);
+  return depthwise::has_depthwise_kernel(of) && aligned_to(sizeof(T) * depthwise::neighbours, operands...);
 }
 
 template <class T>
@@ -175,7 +175,8 @@ void grouped_backward_data(launch_site where, const grouped_convolution& of, con
 std::size_t grouped_filter_workspace(int multiprocessors, const grouped_convolution& of) {
   const auto any =
       static_cast<std::size_t>(segments_of(multiprocessors, of).count * element_count(of.w)) * sizeof(float);
-  return depthwise::applies(of) ? std::max(any, depthwise::workspace_of(multiprocessors, of)) : any;
+  return depthwise::has_depthwise_kernel(of) ? std::max(any, depthwise::workspace_of(multiprocessors, of))
+                                             : any;
 }
 
 void grouped_backward_filter(launch_site where, const grouped_convolution& of, const void* x, const void* dy,

@@ -35,16 +35,16 @@ inline constexpr int neighbours = 4, side = 3, taps = side * side;
 template <class T>
 using channels_layout = layout<T, neighbours, memory_order::nhwc>;
 
-inline bool applies(const grouped_convolution& of) {
+inline bool has_depthwise_kernel(const grouped_convolution& of) {
   return of.order == memory_order::nhwc && of.w.c == 1 && of.w.n == of.attributes.groups && of.w.h == side &&
          of.w.w == side && of.x.c % neighbours == 0;
 }
 
-struct tap_rows {
+struct tap_axes {
   int pad_h, pad_w;
   divisor stride_h, stride_w;
 
-  explicit tap_rows(const grouped_geometry& g)
+  explicit tap_axes(const grouped_geometry& g)
       : pad_h(g.pad_h), pad_w(g.pad_w), stride_h(g.stride_h), stride_w(g.stride_w) {}
 };
 
@@ -64,7 +64,7 @@ __device__ int element_under_tap(int at, int tap, int pad, const divisor& stride
 
 // Loads the elements that the taps of a result read; those outside stay zero.
 template <class T, bool Backward>
-__device__ void load_neighbours(const tensor_strides& of, const tap_rows& axes, const T* from,
+__device__ void load_neighbours(const tensor_strides& of, const tap_axes& axes, const T* from,
                                 std::int64_t channel, const dims& at, bits<T, neighbours> (&taken)[taps]) {
   int rows[side], columns[side];
 #pragma unroll
@@ -86,7 +86,7 @@ __device__ void load_neighbours(const tensor_strides& of, const tap_rows& axes, 
 // Computes y from x or, if Backward, dx from dy.
 template <class T, bool Backward>
 __global__ void __launch_bounds__(block_threads)
-    convolve(grouped_geometry g, tap_rows axes, position_finder<std::uint32_t> find, std::int64_t positions,
+    convolve(grouped_geometry g, tap_axes axes, position_finder<std::uint32_t> find, std::int64_t positions,
              const T* from, const T* w, const float* b, T* to) {
   const std::int64_t channel = channel_of_thread<channels_layout<T>>();
   const tensor_strides &source = Backward ? g.y : g.x, &result = Backward ? g.x : g.y;
@@ -132,7 +132,7 @@ struct filter_sums {
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    sum_products(grouped_geometry g, tap_rows axes, position_finder<std::uint32_t> find,
+    sum_products(grouped_geometry g, tap_axes axes, position_finder<std::uint32_t> find,
                  std::int64_t positions, const T* x, const T* dy, filter_sums* partial) {
   const std::int64_t channel = channel_of_thread<channels_layout<T>>();
   filter_sums mine[neighbours] = {};
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(block_threads)
       }
     }
   }
-  combine_block<channels_layout<T>>(mine, partial + blockIdx.y * g.x.shape.c, g.x.shape.c);
+  combine_sums_of_block<channels_layout<T>>(mine, partial + blockIdx.y * g.x.shape.c, g.x.shape.c);
 }
 
 struct write_filter {
@@ -186,7 +186,7 @@ void launch_convolve(launch_site where, const grouped_convolution& of, const T* 
   const grid_cover c = cover_of_pixels<T>(where.multiprocessors, result);
   grouped_geometry g = geometry_of(of);
   if (Backward) g.relu = false;
-  launch(where, &convolve<T, Backward>, c.grid, c.block, g, tap_rows(g), finder_of_pixels(result),
+  launch(where, &convolve<T, Backward>, c.grid, c.block, g, tap_axes(g), finder_of_pixels(result),
          c.positions, from, w, b, to);
 }
 
@@ -201,7 +201,7 @@ void launch_filter(launch_site where, const grouped_convolution& of, const T* x,
   const grid_cover c = cover_of_pixels<T>(where.multiprocessors, of.y);
   const grouped_geometry g = geometry_of(of);
   auto* const partial = reinterpret_cast<filter_sums*>(workspace);
-  launch(where, &sum_products<T>, c.grid, c.block, g, tap_rows(g), finder_of_pixels(of.y), c.positions, x, dy,
+  launch(where, &sum_products<T>, c.grid, c.block, g, tap_axes(g), finder_of_pixels(of.y), c.positions, x, dy,
          partial);
   launch_combine(where, static_cast<const filter_sums*>(partial), of.x.c, c.grid.y, write_filter{dw, add});
 }

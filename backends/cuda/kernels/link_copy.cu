@@ -55,7 +55,7 @@ __device__ void begin_load(std::byte* to, const std::byte* from, std::uint32_t b
       : "memory");
 }
 
-__device__ void await(std::uint64_t* arrived, std::uint32_t phase) {
+__device__ void wait_for_load(std::uint64_t* arrived, std::uint32_t phase) {
   std::uint32_t done = 0;
   while (done == 0) {
     asm volatile(
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(bulk_threads)
   for (std::size_t k = 0; k < min(std::size_t{chunks_in_flight}, mine); ++k) load(k);
   std::uint64_t due = now_ns();
   for (std::size_t k = 0; k < mine; ++k) {
-    await(&arrived[k % chunk_slots], static_cast<std::uint32_t>(k / chunk_slots % 2));
+    wait_for_load(&arrived[k % chunk_slots], static_cast<std::uint32_t>(k / chunk_slots % 2));
     std::uint64_t now = now_ns();
     for (; now < due; now = now_ns()) __nanosleep(40);
     due = max(due, now - credit_ns) + chunk_ns;
@@ -121,11 +121,11 @@ __global__ void __launch_bounds__(bulk_threads)
 #endif
 }
 
-constexpr std::size_t rounded(std::size_t bytes) {
+constexpr std::size_t round_up_to_vector(std::size_t bytes) {
   return (bytes + vector_bytes - 1) / vector_bytes * vector_bytes;
 }
 
-bool copies_in_bulk() {
+bool supports_bulk_copies() {
   int device = 0;
   check(cudaGetDevice(&device));
   return device_attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9;
@@ -135,17 +135,17 @@ bool copies_in_bulk() {
 
 void copy_over_link_by_loads(launch_site where, const void* from, void* to, std::size_t bytes) {
   launch(where, &copy_by_loads, blocks, plain_threads, static_cast<const uint4*>(from),
-         static_cast<uint4*>(to), rounded(bytes) / vector_bytes);
+         static_cast<uint4*>(to), round_up_to_vector(bytes) / vector_bytes);
 }
 
 void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes,
                     std::uint64_t max_bytes_per_s) {
-  if (!copies_in_bulk()) return copy_over_link_by_loads(where, from, to, bytes);
+  if (!supports_bulk_copies()) return copy_over_link_by_loads(where, from, to, bytes);
   constexpr std::uint64_t second = 1'000'000'000;
   const std::uint64_t chunk_ns =
       max_bytes_per_s == 0 ? 0 : std::uint64_t{chunk_bytes} * blocks * second / max_bytes_per_s;
   launch_with(where, held_bytes, &copy_in_bulk, blocks, bulk_threads, static_cast<const std::byte*>(from),
-              static_cast<std::byte*>(to), rounded(bytes),
+              static_cast<std::byte*>(to), round_up_to_vector(bytes),
               static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_ns, 1'000'000)));
 }
 

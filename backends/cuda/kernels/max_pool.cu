@@ -229,7 +229,7 @@ pool_operands<T, Index> operands_as(const void* x, const float* b, void* y, void
 }
 
 void launch_tiles(launch_site where, const void* x, const float* b, void* y, void* index,
-                  const pool_problem& p) {
+                  const max_pool_problem& p) {
   with_type(p.type, [&](auto zero) {
     using T = decltype(zero);
     using L = layout<T, vector_of<T>, memory_order::nchw>;
@@ -243,7 +243,7 @@ void launch_tiles(launch_site where, const void* x, const float* b, void* y, voi
 }
 
 void launch_strips(launch_site where, const void* x, const float* b, void* y, void* index,
-                   const pool_problem& p, bool aligned) {
+                   const max_pool_problem& p, bool aligned) {
   const strips along(p.x.n, p.y.h, p.y.w, has_own_kernel(p.attributes) ? 4 : 1);
   const pool_extents e = pool_extents_of(p);
   with_column_layout(p, aligned, [&](auto l) {
@@ -266,7 +266,7 @@ void launch_strips(launch_site where, const void* x, const float* b, void* y, vo
 }  // namespace
 
 void max_pool_forward(launch_site where, const void* x, const float* b, void* y, void* index,
-                      const pool_problem& p) {
+                      const max_pool_problem& p) {
   const bool aligned = aligned_to(16, x, y) && aligned_to(8, index);
   if (aligned && tiles_by_two(p)) return launch_tiles(where, x, b, y, index, p);
   launch_strips(where, x, b, y, index, p, aligned);

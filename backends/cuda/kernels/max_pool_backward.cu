@@ -12,7 +12,7 @@ struct gradient_operands {
   const Index* __restrict__ index;
   const T* __restrict__ y;  // null if there is no ReLU
   T* __restrict__ dx;
-  sum_of_one* partial;  // null if there is no bias gradient
+  single_sum* partial;  // null if there is no bias gradient
 };
 
 // N neighbouring windows, in the order of memory.
@@ -52,10 +52,10 @@ template <class Layout, class Index>
 __device__ void write_bias_sums(const gradient_operands<typename Layout::value, Index>& data,
                                 const float (&db)[Layout::channels], std::int64_t channels) {
   if (data.partial == nullptr) return;
-  sum_of_one mine[Layout::channels];
+  single_sum mine[Layout::channels];
 #pragma unroll
   for (int i = 0; i < Layout::channels; ++i) mine[i].value = db[i];
-  combine_block<Layout>(mine, data.partial + blockIdx.y * channels, channels);
+  combine_sums_of_block<Layout>(mine, data.partial + blockIdx.y * channels, channels);
 }
 
 // --- windows of 2 or 3, two apart ---
@@ -278,19 +278,19 @@ struct untyped_operands {
   template <class T, class Index>
   gradient_operands<T, Index> typed() const {
     return {static_cast<const T*>(dy), static_cast<const Index*>(index), static_cast<const T*>(y),
-            static_cast<T*>(dx), reinterpret_cast<sum_of_one*>(partial)};
+            static_cast<T*>(dx), reinterpret_cast<single_sum*>(partial)};
   }
 };
 
 enum class pool_method { tiles, strips, elements };
 
-pool_method pool_method_of(const pool_problem& p, bool aligned) {
+pool_method pool_method_of(const max_pool_problem& p, bool aligned) {
   if (aligned && tiles_by_two(p)) return pool_method::tiles;
   return has_own_kernel(p.attributes) ? pool_method::strips : pool_method::elements;
 }
 
 // The positions that a launch covers.
-strips pool_positions_of(const pool_problem& p, pool_method method, bool planes) {
+strips pool_positions_of(const max_pool_problem& p, pool_method method, bool planes) {
   if (method == pool_method::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
   if (method == pool_method::elements) return {p.x.n, p.x.h, p.x.w, 1};
   const std::int64_t rows = std::max(divide_up(p.x.h + p.pad_above, 2), p.y.h);
@@ -299,14 +299,14 @@ strips pool_positions_of(const pool_problem& p, pool_method method, bool planes)
 }
 
 template <class Layout>
-grid_cover cover_for(const pool_problem& p, const strips& space, bool sums) {
+grid_cover cover_for(const max_pool_problem& p, const strips& space, bool sums) {
   const std::int64_t blocks = sums ? 1056 : std::numeric_limits<std::int32_t>::max();
   return grid_cover_of<Layout>(p.x.c, space.positions(), blocks, 1);
 }
 
 // Calls launch(method, layout) with the layout that the method needs.
 template <class Launch>
-void with_pool_method(const pool_problem& p, bool aligned, Launch launch) {
+void with_pool_method(const max_pool_problem& p, bool aligned, Launch launch) {
   const pool_method method = pool_method_of(p, aligned);
   if (method != pool_method::tiles) return with_column_layout(p, aligned, [&](auto l) { launch(method, l); });
   with_type(p.type, [&](auto zero) {
@@ -318,7 +318,7 @@ void with_pool_method(const pool_problem& p, bool aligned, Launch launch) {
 struct pool_launcher {
   launch_site where;
   const untyped_operands& data;
-  const pool_problem& p;
+  const max_pool_problem& p;
   pool_method method;
 
   template <class Layout, bool Masked>
@@ -346,7 +346,7 @@ struct pool_launcher {
 
 }  // namespace
 
-std::size_t max_pool_backward_workspace(const pool_problem& p) {
+std::size_t max_pool_backward_workspace(const max_pool_problem& p) {
   std::int64_t parts = 0;
   for (const bool aligned : {false, true}) {
     with_pool_method(p, aligned, [&](pool_method method, auto l) {
@@ -355,11 +355,11 @@ std::size_t max_pool_backward_workspace(const pool_problem& p) {
           parts, cover_for<L>(p, pool_positions_of(p, method, L::is_planar), true).grid.y);
     });
   }
-  return static_cast<std::size_t>(parts * p.x.c) * sizeof(sum_of_one);
+  return static_cast<std::size_t>(parts * p.x.c) * sizeof(single_sum);
 }
 
 void max_pool_backward(launch_site where, const void* dy, const void* index, const void* y, void* dx,
-                       float* db, const pool_problem& p, bool accumulate, float* workspace) {
+                       float* db, const max_pool_problem& p, bool accumulate, float* workspace) {
   const bool aligned = aligned_to(16, dy, y, dx) && aligned_to(8, index);
   const untyped_operands data{dy, index, y, dx, db == nullptr ? nullptr : workspace};
   with_pool_method(p, aligned, [&](pool_method method, auto l) {
@@ -373,7 +373,7 @@ void max_pool_backward(launch_site where, const void* dy, const void* index, con
       launcher.run<L, false>(space, c);
     }
     if (db == nullptr) return;
-    launch_combine(where, reinterpret_cast<const sum_of_one*>(workspace), p.x.c, c.grid.y,
+    launch_combine(where, reinterpret_cast<const single_sum*>(workspace), p.x.c, c.grid.y,
                    write_sum{db, accumulate});
   });
 }

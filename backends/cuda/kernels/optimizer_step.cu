@@ -104,8 +104,8 @@ void launch_list(launch_site where, const step_list& list, unsigned blocks, cons
 
 }  // namespace
 
-void take_step(launch_site where, std::span<const stepped_tensor> tensors, const optimizer_step& update,
-               std::int32_t* steps) {
+void take_optimizer_step(launch_site where, std::span<const stepped_tensor> tensors,
+                         const optimizer_step& update, std::int32_t* steps) {
   while (!tensors.empty()) {
     step_list list;
     unsigned blocks = 0;

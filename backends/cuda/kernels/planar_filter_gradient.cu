@@ -52,7 +52,7 @@ constexpr int block_channels = channel_groups * Channels;
 
 // Returns false if a tile of one row needs too much shared memory, or the filter too many threads.
 template <int Taps, int Stride, int Channels>
-bool fill_form(const direct_convolution& of, planar_form& f) {
+bool fill_form_if_it_fits(const direct_convolution& of, planar_form& f) {
   using constants = launch_constants<Taps, Stride>;
   f.tiles_across = divisor(divide_up(of.y.w, tile_columns));
   f.columns = smallest_congruent(static_cast<int>(divide_up(of.y.w, f.tiles_across.value)), run, 0);
@@ -90,11 +90,11 @@ __device__ tile_position position_of(const planar_form& f, std::int64_t tile) {
 // Copies some floats to shared memory, or writes zeros. The copy is asynchronous where the hardware can do
 // that; wait_for_shared_copies() waits for it.
 template <int Floats>
-__device__ void copy(float* to, const float* from, bool is) {
+__device__ void copy_or_zero(float* to, const float* from, bool valid) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  copy_async<Floats>(static_cast<std::uint32_t>(__cvta_generic_to_shared(to)), from, is);
+  copy_async<Floats>(static_cast<std::uint32_t>(__cvta_generic_to_shared(to)), from, valid);
 #else
-  for (int i = 0; i < Floats; ++i) to[i] = is ? from[i] : 0.0F;
+  for (int i = 0; i < Floats; ++i) to[i] = valid ? from[i] : 0.0F;
 #endif
 }
 // Waits until the block's copies have arrived and its threads are done with earlier work.
@@ -121,8 +121,9 @@ __device__ void load_results(const planar_form& f, const float* dy, const tile_p
   for (int line = static_cast<int>(threadIdx.x) / lanes_of_line; line < f.rows * lines_of_row;
        line += static_cast<int>(blockDim.x) / lanes_of_line) {
     const int row = line / lines_of_row, channel = line % lines_of_row;
-    const bool is = inside && at.row + row < f.result_height;
-    copy<Floats>(to + line * f.result_pitch + i, is ? from + channel * plane + row * f.result_width : dy, is);
+    const bool valid = inside && at.row + row < f.result_height;
+    copy_or_zero<Floats>(to + line * f.result_pitch + i,
+                         valid ? from + channel * plane + row * f.result_width : dy, valid);
   }
 }
 
@@ -138,8 +139,8 @@ __device__ inline void load_inputs(const planar_form& f, const float* x, const t
     const bool inside = row >= 0 && row < f.height;
     const float* const from = image + (std::int64_t{channel} * f.height + row) * f.width + left;
     for (int i = lane; i < f.patch_pitch; i += warp_threads) {
-      const bool is = inside && left + i >= 0 && left + i < f.width;
-      copy<1>(to + line * f.patch_pitch + i, is ? from + i : x, is);
+      const bool valid = inside && left + i >= 0 && left + i < f.width;
+      copy_or_zero<1>(to + line * f.patch_pitch + i, valid ? from + i : x, valid);
     }
   }
 }
@@ -257,9 +258,9 @@ struct planar_launch {
 };
 
 template <int Taps, int Stride, int Channels>
-bool prepare(const direct_convolution& of, planar_launch& l) {
+bool prepare_launch(const direct_convolution& of, planar_launch& l) {
   using constants = launch_constants<Taps, Stride>;
-  if (!fill_form<Taps, Stride, Channels>(of, l.form)) return false;
+  if (!fill_form_if_it_fits<Taps, Stride, Channels>(of, l.form)) return false;
   const int threads = channel_groups * l.form.channels * l.form.taps / constants::tap_rows * l.form.splits;
   l.threads = smallest_congruent(threads, warp_threads, 0);
   l.groups = l.form.result_channels / block_channels<Channels>;
@@ -271,12 +272,12 @@ bool prepare(const direct_convolution& of, planar_launch& l) {
 }
 template <int Taps, int Stride>
 bool prepare_for_channels(const direct_convolution& of, planar_launch& l) {
-  if (of.y.c % block_channels<8> == 0) return prepare<Taps, Stride, 8>(of, l);
-  return of.y.c % block_channels<4> == 0 && prepare<Taps, Stride, 4>(of, l);
+  if (of.y.c % block_channels<8> == 0) return prepare_launch<Taps, Stride, 8>(of, l);
+  return of.y.c % block_channels<4> == 0 && prepare_launch<Taps, Stride, 4>(of, l);
 }
 
 // Returns false if no kernel supports it.
-bool prepare(const direct_convolution& of, planar_launch& l) {
+bool prepare_launch(const direct_convolution& of, planar_launch& l) {
   constexpr std::int64_t max_channels = 4, index_bound = std::int64_t{1} << 31;
   const convolution& attributes = of.attributes;
   if (of.type != dtype::f32 || of.x.c > max_channels || attributes.groups != 1 || of.w.h != of.w.w ||
@@ -306,18 +307,18 @@ bool prepare(const direct_convolution& of, planar_launch& l) {
 
 bool planar_filter_gradient_fits(const direct_convolution& of) {
   planar_launch l;
-  return prepare(of, l);
+  return prepare_launch(of, l);
 }
 
 int planar_filter_gradient_shared_bytes(const direct_convolution& of) {
   planar_launch l;
-  prepare(of, l);
+  prepare_launch(of, l);
   return l.shared_bytes;
 }
 
 std::size_t planar_filter_gradient_workspace(int multiprocessors, const direct_convolution& of) {
   planar_launch l;
-  prepare(of, l);
+  prepare_launch(of, l);
   return static_cast<std::size_t>(l.blocks(multiprocessors)) * static_cast<std::size_t>(element_count(of.w)) *
          sizeof(float);
 }
@@ -325,7 +326,7 @@ std::size_t planar_filter_gradient_workspace(int multiprocessors, const direct_c
 void planar_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,
                             float* dw, bool add, float* workspace) {
   planar_launch l;
-  prepare(of, l);
+  prepare_launch(of, l);
   const int blocks = l.blocks(where.multiprocessors);
   l.form.has_aligned_rows = of.y.w % 4 == 0 && aligned_to(16, dy);
   launch_with(where, l.shared_bytes, l.kernel,

@@ -10,7 +10,7 @@ struct pool_extents {
   int x_h, x_w, y_h, y_w, window, stride, pad_above, pad_left;
 };
 
-inline pool_extents pool_extents_of(const pool_problem& p) {
+inline pool_extents pool_extents_of(const max_pool_problem& p) {
   return {p.x.c,
           static_cast<int>(p.x.h),
           static_cast<int>(p.x.w),
@@ -85,7 +85,7 @@ struct plane_view {
 // As with_layout(), but with vectors along channels only: in planes, neighbouring threads take neighbouring
 // columns.
 template <class Launch>
-void with_column_layout(const pool_problem& p, bool aligned, Launch launch) {
+void with_column_layout(const max_pool_problem& p, bool aligned, Launch launch) {
   const bool last = p.order == memory_order::nhwc || p.x.h * p.x.w == 1;
   with_type(p.type, [&](auto zero) {
     using T = decltype(zero);
@@ -96,7 +96,7 @@ void with_column_layout(const pool_problem& p, bool aligned, Launch launch) {
 }
 
 // Whether windows of 2x2 lie side by side and cover planes whose rows are whole vectors.
-inline bool tiles_by_two(const pool_problem& p) {
+inline bool tiles_by_two(const max_pool_problem& p) {
   const std::int64_t vector = p.type == dtype::bf16 ? vector_of<bf16> : vector_of<float>;
   return p.order == memory_order::nchw && p.attributes.window == 2 && p.attributes.stride == 2 &&
          p.attributes.pad == 0 && p.pad_above == 0 && p.x.w % vector == 0 && p.x.w == 2 * p.y.w &&

@@ -17,7 +17,8 @@ struct input_transform {
   }
 };
 
-struct factor_transform {
+// Of a filter, and of a tile of dy, which takes the place of the filter in the filter gradient.
+struct filter_transform {
   __device__ void operator()(const float (&d)[3], float (&t)[6]) const {
     t[0] = d[0] / 4.0F;
     t[1] = (d[0] + d[1] + d[2]) / -6.0F;
@@ -215,7 +216,7 @@ __global__ void __launch_bounds__(block_threads)
             mirrored ? filter[(2 - r) * stride_h + (2 - s) * stride_w] : filter[r * stride_h + s * stride_w];
       }
     }
-    transform_tile(g, t, factor_transform{});
+    transform_tile(g, t, filter_transform{});
     store_elements(to + i, count, t);
   }
 }
@@ -264,7 +265,7 @@ void winograd_input(launch_site where, const float* x, float* to, const winograd
 }
 
 void winograd_output_gradient(launch_site where, const float* dy, float* to, const winograd_tiles& of) {
-  launch_tiles<4>(where, dy, to, of, factor_transform{});
+  launch_tiles<4>(where, dy, to, of, filter_transform{});
 }
 
 void winograd_output(launch_site where, const float* from, float* y, const float* b, bool relu,
