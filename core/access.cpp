@@ -204,11 +204,11 @@ std::vector<access> accesses_of(const graph& g, const op& o, const box& part) {
   return all;
 }
 
-box summation_ranges(const graph& g, const op& o, std::size_t which, const box& part) {
+box summation_ranges(const graph& g, const op& o, std::size_t output, const box& part) {
   const cutting::cut_rules rule = cutting::cut_rules_of(o);
   const box cut = with_explicit_ranges(g, o, rule, part);
   box summed = iteration_domain(g, o, rule);
-  const cuts_by_axis& how = rule.outputs.at(which);
+  const cuts_by_axis& how = rule.outputs.at(output);
   if (how.batch == operand_cut::sum) summed.batch = cut.batch;
   if (how.channel == operand_cut::sum) summed.channel = cut.channel;
   if (how.row == operand_cut::sum) summed.row = cut.row;

@@ -32,8 +32,8 @@ box with_explicit_ranges(const graph& g, const op& o, const box& part);
 // if a part reads only padding, the nearest row is listed. Throws as with_explicit_ranges() does.
 std::vector<access> accesses_of(const graph& g, const op& o, const box& part = {});
 
-// The ranges of a part over which output `which` sums, with the whole axis along all other axes.
-box summation_ranges(const graph& g, const op& o, std::size_t which, const box& part);
+// The ranges of a part over which output number `output` sums, with the whole axis along all other axes.
+box summation_ranges(const graph& g, const op& o, std::size_t output, const box& part);
 
 // Rows of padding above and below the rows of x (or dx) that a part of a convolution or a pool reads, so that
 // its windows lie as in the whole operator. It is less than the operator's padding if the part reads its

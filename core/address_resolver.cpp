@@ -72,14 +72,14 @@ address address_resolver::address_of(const access& a, const operand_use& u, byte
 operand_copies address_resolver::copies_for(const operand& o, const operand_use& u) const {
   const tensor_id t = o.accessed.tensor;
   const tensor dense = part_of(g_.tensors[t], o.accessed.where);
-  const auto copy = [&](const strip_use& strip, bool in) {
+  const auto copy = [&](const strip_use& strip, bool is_gather) {
     const region within = strip_region(t, strip);
     const tensor part = part_of(g_.tensors[t], within);
     const region there = relative_to(strip.part.where, within);
     const region here = relative_to(strip.part.where, o.accessed.where);
     const address base = strip_base(t, strip);
-    pitched_copy c = in ? make_copy(base, part, there, o.location, dense, here)
-                        : make_copy(o.location, dense, here, base, part, there);
+    pitched_copy c = is_gather ? make_copy(base, part, there, o.location, dense, here)
+                               : make_copy(o.location, dense, here, base, part, there);
     c.made_by = copier::kernel;
     return c;
   };
@@ -95,19 +95,19 @@ operand_copies address_resolver::copies_for(const operand& o, const operand_use&
   return all;
 }
 
-pitched_copy address_resolver::staged_copy(tensor_id t, const strip_use& moved, bool in) const {
+pitched_copy address_resolver::staged_copy(tensor_id t, const strip_use& moved, bool to_device) const {
   const address home{space::pinned, home_addresses_.pinned_offset[t]}, base = strip_base(t, moved);
   const region strip = strip_region(t, moved), there = relative_to(moved.part.where, strip);
   const tensor& whole = g_.tensors[t];
   const tensor part = part_of(whole, strip);
-  pitched_copy c = in ? make_copy(home, whole, moved.part.where, base, part, there)
-                      : make_copy(base, part, there, home, whole, moved.part.where);
+  pitched_copy c = to_device ? make_copy(home, whole, moved.part.where, base, part, there)
+                             : make_copy(base, part, there, home, whole, moved.part.where);
   if (c.height * c.depth > 1 && c.width < machine_.engine_row_bytes) c.made_by = copier::kernel;
   return c;
 }
 
-std::vector<managed_target> address_resolver::twin_moves(tensor_id t,
-                                                         const std::vector<std::uint32_t>& cells) const {
+std::vector<managed_target> address_resolver::twin_copy_ranges(
+    tensor_id t, const std::vector<std::uint32_t>& cells) const {
   std::vector<managed_target> all;
   for (const std::uint32_t cell : cells) {
     for (const range& r : runs_of(g_.tensors[t], region_of(table_.strips[t].grid, cell))) {

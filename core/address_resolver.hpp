@@ -77,13 +77,13 @@ class address_resolver {
   pitched_copy copy_to_host(tensor_id t, const strip_use& moved) const {
     return staged_copy(t, moved, false);
   }
-  // Movements between cells of a twinned tensor and its twin; adjacent runs are merged.
-  std::vector<managed_target> twin_moves(tensor_id t, const std::vector<std::uint32_t>& cells) const;
+  // Copies between cells of a twinned tensor and its twin; adjacent runs are merged.
+  std::vector<managed_target> twin_copy_ranges(tensor_id t, const std::vector<std::uint32_t>& cells) const;
 
  private:
   region strip_region(tensor_id t, const strip_use& u) const { return table_.strips[t].strips[u.part.strip]; }
   address strip_base(tensor_id t, const strip_use& u) const;
-  pitched_copy staged_copy(tensor_id t, const strip_use& moved, bool in) const;
+  pitched_copy staged_copy(tensor_id t, const strip_use& moved, bool to_device) const;
 
   const graph& g_;
   const lifetime_table& table_;

@@ -42,10 +42,10 @@ copy_tracker::error copy_tracker::for_each_cell(tensor_id t, const region& r, au
   return {};
 }
 
-copy_tracker::error copy_tracker::why_not_movable(tensor_id t, const char* verb) const {
+copy_tracker::error copy_tracker::why_not_movable(tensor_id t, const char* participle) const {
   if (is_copied(plan_.residences[t]) || is_managed(plan_.residences[t])) return {};
   return "tensor " + g_.tensors[t].name + " has residence " + std::string(to_text(plan_.residences[t])) +
-         " and cannot be " + verb;
+         " and cannot be " + participle;
 }
 
 copy_tracker::error copy_tracker::find_strip(tensor_id t, const region& r, std::uint32_t& strip) const {
@@ -58,8 +58,8 @@ copy_tracker::error copy_tracker::find_strip(tensor_id t, const region& r, std::
 }
 
 template <class Movement, class F>
-copy_tracker::error copy_tracker::for_each_moved_cell(const Movement& x, const char* verb, F&& f) {
-  if (auto wrong = why_not_movable(x.tensor, verb)) return wrong;
+copy_tracker::error copy_tracker::for_each_moved_cell(const Movement& x, const char* participle, F&& f) {
+  if (auto wrong = why_not_movable(x.tensor, participle)) return wrong;
   if (plan_.residences[x.tensor] == residence::managed) return {};
   const region r = moved_region(g_, x);
   std::uint32_t strip = 0;

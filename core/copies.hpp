@@ -54,8 +54,8 @@ class copy_tracker {
   error for_each_cell(tensor_id t, const region& r, auto&& f);
   // Calls f(state on the device, cell) for each cell of a movement between device and host copy.
   template <class Movement, class F>
-  error for_each_moved_cell(const Movement& x, const char* verb, F&& f);
-  error why_not_movable(tensor_id t, const char* verb) const;
+  error for_each_moved_cell(const Movement& x, const char* participle, F&& f);
+  error why_not_movable(tensor_id t, const char* participle) const;
   bool holds(tensor_id t, std::uint32_t strip, const region& r) const;
   error find_strip(tensor_id t, const region& r, std::uint32_t& strip) const;
 

@@ -71,8 +71,8 @@ void hazards::write(last_uses& u) {
   u.write[static_cast<std::size_t>(lane_)] = step_;
 }
 
-void hazards::use(address_users& arena, const range& r, const last_steps& before) {
-  merge_later_steps(awaited_, before);
+void hazards::use(address_users& arena, const range& r, const last_steps& earlier_users) {
+  merge_later_steps(awaited_, earlier_users);
   arena.record(r, lane_, step_);
 }
 

@@ -1,6 +1,7 @@
 #include "core/lifetimes.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/blocks.hpp"
 #include "core/memory_plan.hpp"
@@ -51,7 +52,8 @@ class lifetime_builder {
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
       const bool kept = survives(g_.tensors[t].role) && plan_.residences[t] != residence::staged;
       for (auto& strip : open_lifetimes_[t]) {
-        for (std::uint32_t& l : strip) close_lifetime(l, kept ? count : 0);
+        for (std::uint32_t& l : strip)
+          close_lifetime(l, kept ? std::optional(std::max(count, 1U)) : std::nullopt);
       }
       std::ranges::stable_sort(table_.by_tensor[t], {},
                                [&](std::uint32_t l) { return table_.lifetimes[l].begin; });
@@ -76,7 +78,7 @@ class lifetime_builder {
     copies_.apply(x, &current_use().cells_to_copy);
     if (plan_.residences[x.tensor] != residence::staged) return;
     hold_moved_part(x);
-    release_segments(x.tensor, current_use().moved.part, action_ + 1);
+    close_empty_segments(x.tensor, current_use().moved.part, action_ + 1);
   }
   void apply(const discard& x) {
     copies_.apply(x);
@@ -84,7 +86,7 @@ class lifetime_builder {
       return;
     const region r = region_of(g_.tensors[x.tensor].shape, x.part);
     for (std::uint32_t s = 0; s < open_lifetimes_[x.tensor].size(); ++s)
-      release_segments(x.tensor, {s, r}, 0);
+      close_empty_segments(x.tensor, {s, r}, std::nullopt);
   }
 
   void hold_moved_part(const auto& x) {
@@ -204,8 +206,9 @@ class lifetime_builder {
     return index;
   }
 
-  // Ends the lifetimes of segments that hold no live cell any more. `end` 0: at their last use.
-  void release_segments(tensor_id t, const strip_region& what, std::uint32_t end) {
+  // Ends the lifetimes of those segments in the region that hold no live cell any more: before action `end`,
+  // or at their last use.
+  void close_empty_segments(tensor_id t, const strip_region& what, std::optional<std::uint32_t> end) {
     const strip_layout& layout = table_.strips[t];
     const auto [first, last] = layout.segments_in(what.where);
     for (std::uint32_t s = first; s < last; ++s) {
@@ -215,9 +218,9 @@ class lifetime_builder {
     }
   }
 
-  void close_lifetime(std::uint32_t& l, std::uint32_t end) {
+  void close_lifetime(std::uint32_t& l, std::optional<std::uint32_t> end) {
     if (l == no_lifetime) return;
-    if (end != 0) table_.lifetimes[l].end = end;
+    if (end) table_.lifetimes[l].end = *end;
     l = no_lifetime;
   }
 

@@ -56,8 +56,8 @@ std::vector<range> ranges_released_by(const step& s) {
   return all;
 }
 
-byte_count peak_bytes(const layout& at, const residency& who, pressure under) {
-  const byte_count managed = under == pressure::plan ? who.peak_blocks() * managed_block : at.managed_bytes;
+byte_count peak_bytes(const layout& at, const residency& used, pressure under) {
+  const byte_count managed = under == pressure::plan ? used.peak_blocks() * managed_block : at.managed_bytes;
   return at.device_bytes + managed;
 }
 
@@ -200,7 +200,7 @@ class plan_lowerer {
     s.copy_bytes_per_s = rate_from_twin(p_.target);
     s.populate_or_discard = residency_.changes[action_].added;
     address_hazards_.use_addresses(table_.by_tensor[x.tensor].front());
-    s.managed_targets = places_.twin_moves(x.tensor, current_use().cells_to_copy);
+    s.managed_targets = places_.twin_copy_ranges(x.tensor, current_use().cells_to_copy);
     s.is_needed = !s.populate_or_discard.empty() || !s.managed_targets.empty();
   }
 
@@ -210,7 +210,7 @@ class plan_lowerer {
     for (const range& r : managed_.owned_ranges(x.tensor, x.part, index()))
       s.populate_or_discard.push_back(r);
     address_hazards_.use_addresses(table_.by_tensor[x.tensor].front());
-    s.managed_targets = places_.twin_moves(x.tensor, current_use().cells_to_copy);
+    s.managed_targets = places_.twin_copy_ranges(x.tensor, current_use().cells_to_copy);
     release(s, x.tensor);
     s.is_needed = !s.populate_or_discard.empty() || !s.managed_targets.empty();
   }

@@ -64,7 +64,7 @@ struct placement {
   placement& operator=(const placement&) = delete;
 
   // Blocks of managed memory that fit the budget next to the device arena.
-  std::uint64_t blocks_within(byte_count budget) const {
+  std::uint64_t managed_blocks_within(byte_count budget) const {
     return (budget - std::min(budget, addresses.device_bytes)) / managed_block;
   }
 

@@ -57,8 +57,8 @@ std::uint32_t lifetime_steps(const block_shape& b) {
 using generator = std::mt19937;
 
 // Draws a block above `goal`, as an index into the order, but never the first; nothing if there is none.
-std::optional<std::size_t> draw_index_above(const partial_packing& a, const placement_request& t,
-                                            generator& dice) {
+std::optional<std::size_t> draw_index_above_goal(const partial_packing& a, const placement_request& t,
+                                                 generator& dice) {
   const auto is_above = [&](std::uint32_t i) {
     return a.address_of[i] + to_signed(t.blocks[i].extent) > to_signed(t.goal);
   };
@@ -79,7 +79,7 @@ partial_packing lower_blocks_above_goal(partial_packing now, const placement_req
   constexpr std::uint32_t shares = 1024;
   partial_packing best = now, candidate;
   for (std::size_t i = 0; i < tries && best.bytes_above_goal > 0; ++i) {
-    const auto from = draw_index_above(now, t, dice);
+    const auto from = draw_index_above_goal(now, t, dice);
     if (!from) break;
     const std::size_t to = dice() % *from;
     const byte_count rise = t.goal / max_rise * (tries - i) / tries * (dice() % shares) / shares;
@@ -135,7 +135,7 @@ partial_packing search_orders(placement_request& t) {
     may_differ = may_differ || a.bytes_above_goal > 0;
     a = lower_blocks_above_goal(std::move(a), t, by, tries / starts, dice);
     t.rule = gap_rule::tightest_gap;
-    by.place_further(a, rest, best ? best->bytes : std::numeric_limits<byte_count>::max());
+    by.place_until(a, rest, best ? best->bytes : std::numeric_limits<byte_count>::max());
     if (!best || a.bytes < best->bytes) best = std::move(a);
   }
   return *best;
@@ -144,7 +144,7 @@ partial_packing search_orders(placement_request& t) {
 // Blocks that live throughout are already placed at the bottom; the others are left to a search.
 struct prepared_packing {
   packing result;
-  placement_request searched;
+  placement_request searched;               // the blocks that are left to the search
   std::vector<std::size_t> original_index;  // per searched block: its index among all blocks
 };
 
@@ -192,7 +192,7 @@ packing pack_once(std::span<const block> blocks, gap_rule how, const auto& weigh
   return to_packing(std::move(p), a);
 }
 
-packing pack_uncached(std::span<const block> blocks) {
+packing pack_by_search(std::span<const block> blocks) {
   prepared_packing p = prepare_packing(blocks);
   const byte_count peak = p.result.peak_live_bytes;
   p.searched.goal = peak + peak / near_enough;
@@ -200,7 +200,7 @@ packing pack_uncached(std::span<const block> blocks) {
   return to_packing(std::move(p), best);
 }
 
-auto earliest_begin_first(const block_shape& b) {
+auto weight_of_early_begin(const block_shape& b) {
   return -static_cast<std::int64_t>(b.begin);
 }
 
@@ -208,20 +208,20 @@ auto earliest_begin_first(const block_shape& b) {
 
 packing pack_searched(std::span<const block> blocks) {
   thread_local placing::recent_packings recent;
-  return recent.find_or_make(blocks, pack_uncached);
+  return recent.find_or_make(blocks, pack_by_search);
 }
 
 packing pack_first_fit(std::span<const block> blocks) {
-  return pack_once(blocks, gap_rule::lowest_gap, earliest_begin_first);
+  return pack_once(blocks, gap_rule::lowest_gap, weight_of_early_begin);
 }
 
 packing pack_best_fit(std::span<const block> blocks) {
-  return pack_once(blocks, gap_rule::tightest_gap, earliest_begin_first);
+  return pack_once(blocks, gap_rule::tightest_gap, weight_of_early_begin);
 }
 
 packing pack_smartpool(std::span<const block> blocks) {
   return pack_once(blocks, gap_rule::tightest_gap,
-                   [](const block_shape& b) { return std::pair(bytes_of(b), earliest_begin_first(b)); });
+                   [](const block_shape& b) { return std::pair(bytes_of(b), weight_of_early_begin(b)); });
 }
 
 std::span<const packer> all_packers() {

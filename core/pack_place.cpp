@@ -72,21 +72,21 @@ partial_packing block_placer::place(placing_order order) {
   partial_packing a;
   a.bytes = request_.floor;
   a.address_of.resize(request_.blocks.size());
-  place_further(a, order, std::numeric_limits<byte_count>::max());
+  place_until(a, order, std::numeric_limits<byte_count>::max());
   return a;
 }
 
-void block_placer::place_further(partial_packing& a, const placing_order& order, byte_count enough) {
+void block_placer::place_until(partial_packing& a, const placing_order& order, byte_count give_up_bytes) {
   for (const std::uint32_t i : order) {
-    if (a.bytes >= enough) return;
+    if (a.bytes >= give_up_bytes) return;
     a.order.push_back(i);
     insert(i, address_for(i, a), a);
   }
 }
 
 bool block_placer::place_earlier(const partial_packing& before, std::size_t from, std::size_t to,
-                                 byte_count most, partial_packing& a) {
-  copy_placed(before, to, a);
+                                 byte_count max_above_goal, partial_packing& a) {
+  copy_first_placed(before, to, a);
   const auto moved = a.order.begin() + static_cast<std::ptrdiff_t>(from);
   std::rotate(a.order.begin() + static_cast<std::ptrdiff_t>(to), moved, moved + 1);
   step_set changed;  // union of the steps of block_moves_
@@ -95,10 +95,10 @@ bool block_placer::place_earlier(const partial_packing& before, std::size_t from
     const std::uint32_t i = a.order[k];
     const std::int64_t old_address = before.address_of[i];
     const bool stays =
-        k > to && (!changed.intersects(lifetimes_[i].steps) || keeps_lowest_gap(i, old_address));
+        k > to && (!changed.intersects(lifetimes_[i].steps) || would_take_same_gap(i, old_address));
     const std::int64_t at = stays ? old_address : address_for(i, a);
     insert(i, at, a);
-    if (a.bytes_above_goal > most) return false;
+    if (a.bytes_above_goal > max_above_goal) return false;
     if (k == to) {
       block_moves_.push_back({i, std::numeric_limits<std::int64_t>::max(), at});
       changed = lifetimes_[i].steps;
@@ -124,19 +124,20 @@ bool block_placer::place_earlier(const partial_packing& before, std::size_t from
   return true;
 }
 
-bool block_placer::keeps_lowest_gap(std::uint32_t i, std::int64_t at) const {
+bool block_placer::would_take_same_gap(std::uint32_t i, std::int64_t old_address) const {
   if (request_.rule != gap_rule::lowest_gap) return false;
-  const std::int64_t above = at + extents_[i];
+  const std::int64_t above = old_address + extents_[i];
   const lifetime& x = lifetimes_[i];
   return std::ranges::all_of(block_moves_, [&](const block_move& c) {
     const lifetime& y = lifetimes_[c.index];
     if (y.begin >= x.end || x.begin >= y.end) return true;
-    return c.old_address >= above && (c.new_address >= above || c.new_address + extents_[c.index] <= at);
+    return c.old_address >= above &&
+           (c.new_address >= above || c.new_address + extents_[c.index] <= old_address);
   });
 }
 
-// Sets `a` to the first `kept` blocks of the order `before`.
-void block_placer::copy_placed(const partial_packing& before, std::size_t kept, partial_packing& a) {
+// Sets `a` to the first `count` blocks in the order of `before`.
+void block_placer::copy_first_placed(const partial_packing& before, std::size_t count, partial_packing& a) {
   a.order = before.order;
   a.address_of.resize(request_.blocks.size());
   a.placed.clear();
@@ -145,7 +146,7 @@ void block_placer::copy_placed(const partial_packing& before, std::size_t kept, 
   a.bytes = request_.floor;
   a.bytes_above_goal = 0;
   is_kept_.assign(request_.blocks.size(), 0);
-  for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
+  for (std::size_t k = 0; k < count; ++k) is_kept_[a.order[k]] = 1;
   for (const std::uint32_t i : before.placed) {
     if (is_kept_[i] != 0) insert_at(a.placed.size(), i, before.address_of[i], a);
   }

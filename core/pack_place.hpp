@@ -59,12 +59,13 @@ class block_placer {
   explicit block_placer(const placement_request& t);
 
   partial_packing place(placing_order order);
-  // Adds further blocks to a packing, in order, while the arena is below `enough`.
-  void place_further(partial_packing& a, const placing_order& order, byte_count enough);
+  // Adds further blocks to a packing, in order. Gives up, with blocks missing, once the arena has
+  // `give_up_bytes`.
+  void place_until(partial_packing& a, const placing_order& order, byte_count give_up_bytes);
   // Sets `a` (reusing its memory) to `before` with the block at place `from` moved to the earlier place `to`.
-  // Returns false, with `a` undefined, as soon as more than `most` bytes lie above the goal.
-  bool place_earlier(const partial_packing& before, std::size_t from, std::size_t to, byte_count most,
-                     partial_packing& a);
+  // Returns false, with `a` undefined, as soon as more than `max_above_goal` bytes lie above it.
+  bool place_earlier(const partial_packing& before, std::size_t from, std::size_t to,
+                     byte_count max_above_goal, partial_packing& a);
 
  private:
   struct lifetime {
@@ -73,7 +74,7 @@ class block_placer {
   };
   // The steps at which all pieces of a block without holes live; none if it has holes.
   struct full_steps {
-    std::uint32_t begin = std::numeric_limits<std::uint32_t>::max(), end = 0;
+    std::uint32_t begin = std::numeric_limits<std::uint32_t>::max(), end = 0;  // steps [begin, end)
   };
   // A block whose address differs from that in the previous packing, or that was not placed there.
   struct block_move {
@@ -81,11 +82,11 @@ class block_placer {
     std::int64_t old_address = 0, new_address = 0;
   };
 
-  void copy_placed(const partial_packing& before, std::size_t kept, partial_packing& a);
+  void copy_first_placed(const partial_packing& before, std::size_t count, partial_packing& a);
   void insert(std::uint32_t i, std::int64_t at, partial_packing& a) const;
   void insert_at(std::size_t place, std::uint32_t i, std::int64_t at, partial_packing& a) const;
-  // Whether a block that took the lowest gap would take the same gap after the moves.
-  bool keeps_lowest_gap(std::uint32_t i, std::int64_t at) const;
+  // Whether block `i` would take the same gap as before block_moves_. False if the rule is not lowest_gap.
+  bool would_take_same_gap(std::uint32_t i, std::int64_t old_address) const;
   std::int64_t end_of(std::uint32_t i, const partial_packing& a) const {
     return a.address_of[i] + extents_[i];
   }
@@ -101,12 +102,12 @@ class block_placer {
   const placement_request& request_;
   const conflicts conflicts_;
   std::uint32_t steps_per_range_ = 1;
-  std::vector<lifetime> lifetimes_;      // per block
-  std::vector<full_steps> full_steps_;   // per block
-  std::vector<std::int64_t> extents_;    // per block
-  std::vector<char> is_kept_;            // per block
-  std::vector<block_move> block_moves_;  // scratch of place_earlier()
-  std::vector<offset_interval> forbidden_, forbidden_to_parts_;
+  std::vector<lifetime> lifetimes_;                              // per block
+  std::vector<full_steps> full_steps_;                           // per block
+  std::vector<std::int64_t> extents_;                            // per block
+  std::vector<char> is_kept_;                                    // per block
+  std::vector<block_move> block_moves_;                          // scratch of place_earlier()
+  std::vector<offset_interval> forbidden_, forbidden_to_parts_;  // results of find_forbidden_addresses()
 };
 
 }  // namespace um::placing

@@ -15,7 +15,7 @@ struct block_shape {
   std::vector<piece> pieces;  // sorted by offset, without empty ones
   byte_count extent = 0;      // end of the highest piece
   std::uint32_t begin = 0, end = 0;
-  std::uint32_t last_begin = 0, first_end = 0;
+  std::uint32_t last_begin = 0, first_end = 0;  // between them all pieces are live
   byte_count alignment = arena_alignment;
   bool is_single = false;  // one piece at offset 0
   bool is_solid = false;   // the pieces cover the extent without holes
@@ -32,7 +32,7 @@ inline std::int64_t to_signed(byte_count bytes) {
 
 // An interval (above, below) of address differences at which two blocks conflict.
 struct offset_interval {
-  std::int64_t above = 0, below = 0;
+  std::int64_t above = 0, below = 0;  // bounds, both exclusive
 };
 
 // Whether each piece of one block is live with each piece of the other, so that their address ranges must be

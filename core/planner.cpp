@@ -8,9 +8,10 @@
 namespace um {
 namespace {
 
-std::optional<memory_plan> plan_with_states_on_host(const strategy& s, const problem& p, byte_count states) {
+std::optional<memory_plan> plan_with_states_on_host(const strategy& s, const problem& p,
+                                                    byte_count state_bytes) {
   problem roomier = p;
-  roomier.budget += states;
+  roomier.budget += state_bytes;
   try {
     memory_plan plan = s.plan(roomier);
     for (std::size_t t = 0; t < plan.residences.size(); ++t) {

@@ -25,7 +25,7 @@ struct op_cost {
   byte_count workspace_bytes =
       0;               // without the gradient's size, which later parts of a filter gradient also need
   std::string engine;  // name of the implementation that was chosen
-  std::int64_t batch_parts = 1;  // number of parts of the batch that the engine computes in sequence
+  std::int64_t engine_parts = 1;  // parts of its batch that the engine computes one after another; 1: at once
 };
 using profile = std::vector<op_cost>;  // one per operator
 

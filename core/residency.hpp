@@ -60,8 +60,8 @@ class block_ledger {
   const std::vector<residence>& home_;
   const managed_map& managed_;
   std::vector<bool> resident_,
-      is_filled_;  // per block; is_filled_: more than small tensors are resident in it
-  std::vector<tensor_id> owners_;
+      is_filled_;                  // per block; is_filled_: more than small tensors are resident in it
+  std::vector<tensor_id> owners_;  // per block
   std::vector<bool> was_touched_;  // per tensor: touched by a compute of this iteration
   std::uint64_t resident_count_ = 0;
 };

@@ -16,14 +16,14 @@ namespace {
 using token = std::uint64_t;
 constexpr token is_partial = token{1} << 63;  // flag of an unfinished sum; the other bits are its index
 
-// The tokens that each operator reads and writes when the graph runs in order.
-struct expected_values {
+// The tokens of each operand of each operator when the graph runs in order, without a plan.
+struct values_in_order {
   std::vector<std::vector<token>> in, out;  // per operator, per operand
   std::vector<token> initial, final;        // per tensor; 0: no value
 };
 
-expected_values expected_tokens(const graph& g) {
-  expected_values e;
+values_in_order tokens_in_order(const graph& g) {
+  values_in_order e;
   token next = 1;
   e.initial.assign(g.tensors.size(), 0);
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
@@ -86,10 +86,11 @@ bool covers(const std::vector<box>& boxes, const box& all) {
   return rest.empty();
 }
 
-class symbolic_machine {
+// Runs a plan with tokens instead of values.
+class symbolic_execution {
  public:
-  symbolic_machine(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips)
-      : g_(g), plan_(plan), copies_(g, plan, strips), expected_(expected_tokens(g)) {
+  symbolic_execution(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips)
+      : g_(g), plan_(plan), copies_(g, plan, strips), expected_(tokens_in_order(g)) {
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
       values_.emplace_back(strips[t].grid.cell_count(), expected_.initial[t]);
     }
@@ -228,7 +229,7 @@ class symbolic_machine {
   const graph& g_;
   const memory_plan& plan_;
   copy_tracker copies_;
-  expected_values expected_;
+  values_in_order expected_;
   std::vector<std::vector<token>> values_;  // per tensor, per cell
   std::vector<std::vector<box>> computed_;  // per operator
   std::map<partial_sum, std::size_t> tokens_;
@@ -261,7 +262,7 @@ std::optional<std::string> defect_of(const graph& g, const memory_plan& plan) {
   if (auto wrong = index_defect(g, plan)) return wrong;
   try {
     const std::vector<strip_layout> strips = make_strip_layouts(g, plan);
-    return symbolic_machine(g, plan, strips).verify_iteration();
+    return symbolic_execution(g, plan, strips).verify_iteration();
   } catch (const std::invalid_argument& refused) {
     return refused.what();
   }

@@ -194,7 +194,7 @@ class eviction_timetable {
 
   // Delays each copy until its turn comes or the budget is reached, but never past the copy that follows.
   void delay_copies() {
-    const std::uint64_t capacity = placement_.blocks_within(problem_.budget);
+    const std::uint64_t capacity = placement_.managed_blocks_within(problem_.budget);
     insertion_point before = end();
     for (auto d = departures_.rbegin(); d != departures_.rend(); ++d) {
       if (!is_eviction(*d)) continue;

@@ -21,8 +21,9 @@ class eviction_planner {
         resident_(graph_, draft, at, parts_, rules),
         spared_blocks_(resident_.ledger().block_count()),
         wanted_blocks_(resident_.ledger().block_count()),
-        block_limit_(at.blocks_within(p.budget)),
-        blocks_without_reserve_(at.blocks_within(p.budget - std::min(p.budget, rules.reserve_bytes))) {}
+        block_limit_(at.managed_blocks_within(p.budget)),
+        blocks_without_reserve_(
+            at.managed_blocks_within(p.budget - std::min(p.budget, rules.reserve_bytes))) {}
 
   // Repeats the iteration until its evictions no longer change: the steady state.
   memory_plan plan_steady_iteration() {

@@ -32,9 +32,9 @@ role gradient_role(role use) {
 // except for the last two if the operator that takes them adds them itself.
 class backward_pass {
  public:
-  backward_pass(graph& g, std::span<const tensor_id> inputs, bool joined)
+  backward_pass(graph& g, std::span<const tensor_id> inputs, bool joins_operators)
       : graph_(g),
-        joined_(joined),
+        joins_operators_(joins_operators),
         forward_ops_(g.ops.size()),
         wanted_(g.tensors.size()),
         gradients_(g.tensors.size()) {
@@ -73,7 +73,7 @@ class backward_pass {
     for (std::size_t i = forward_ops_; i-- > 0;) {
       const op& o = graph_.ops[i];
       if (!reached[o.out[0]]) continue;
-      if (joined_ && has_kind<batch_norm>(o)) gradients_[o.out[0]].room = 2;
+      if (joins_operators_ && has_kind<batch_norm>(o)) gradients_[o.out[0]].room = 2;
       for (const tensor_id id : o.in) {
         if (!wanted_[id]) continue;
         reached[id] = true;
@@ -89,7 +89,7 @@ class backward_pass {
     um::convolution product = what;
     product.relu = false;
     append_gradient_op(o, ".backward_filter", convolution_backward_filter{product}, {o.in[0], dy}, {o.in[1]});
-    if (biased && !(what.relu && joined_))
+    if (biased && !(what.relu && joins_operators_))
       append_gradient_op(o, ".backward_bias", bias_backward{}, {dy}, {o.in[2]});
     append_gradient_op(o, ".backward_data", convolution_backward_data{product}, {o.in[1], dy}, {o.in[0]});
   }
@@ -98,11 +98,12 @@ class backward_pass {
     const bool biased = o.in.size() > 2;
     tensor_id dy = gradient_of(o);
     if (what.relu) dy = gradient_before_relu(o, dy);
-    const bool together = biased && joined_ && !what.relu;
+    const bool together = biased && joins_operators_ && !what.relu;
     std::vector<tensor_id> of{o.in[1]};
     if (together) of.push_back(o.in[2]);
     append_gradient_op(o, ".backward_filter", linear_backward_filter{}, {o.in[0], dy}, of);
-    if (biased && !joined_) append_gradient_op(o, ".backward_bias", bias_backward{}, {dy}, {o.in[2]});
+    if (biased && !joins_operators_)
+      append_gradient_op(o, ".backward_bias", bias_backward{}, {dy}, {o.in[2]});
     append_gradient_op(o, ".backward_data", linear_backward_data{}, {o.in[1], dy}, {o.in[0]});
   }
 
@@ -111,7 +112,7 @@ class backward_pass {
     const tensor_id y = o.out[0];
     const tensor_id dx = append_tensor(
         graph_, {o.name + ".dy", graph_.tensors[y].shape, dtype::f32, role::activation_gradient});
-    if (joined_ && o.in.size() > 2) {
+    if (joins_operators_ && o.in.size() > 2) {
       const tensor_id db = new_gradient_part(o.in[2]);
       append_op(o, ".backward_relu", relu_bias_backward{}, {y, dy}, {dx, db}, may_alias{1, 0});
       add_gradient_part(o.in[2], db);
@@ -175,15 +176,16 @@ class backward_pass {
 
   tensor_id gradient_of(const op& o) const { return gradients_[o.out[0]].parts.at(0); }
 
-  // Appends an operator that computes parts of the gradients of `of`, unless none of them is wanted.
+  // Appends an operator that computes one part of the gradient of each tensor in `differentiated`, unless no
+  // such gradient is wanted.
   void append_gradient_op(const op& forward, const char* suffix, op_attributes what,
-                          std::vector<tensor_id> in, const std::vector<tensor_id>& of,
+                          std::vector<tensor_id> in, const std::vector<tensor_id>& differentiated,
                           std::optional<may_alias> alias = std::nullopt) {
-    if (std::ranges::none_of(of, [&](tensor_id id) { return bool{wanted_[id]}; })) return;
+    if (std::ranges::none_of(differentiated, [&](tensor_id id) { return bool{wanted_[id]}; })) return;
     std::vector<tensor_id> out;
-    for (const tensor_id id : of) out.push_back(new_gradient_part(id));
+    for (const tensor_id id : differentiated) out.push_back(new_gradient_part(id));
     append_op(forward, suffix, what, std::move(in), out, alias);
-    for (std::size_t i = 0; i < of.size(); ++i) add_gradient_part(of[i], out[i]);
+    for (std::size_t i = 0; i < differentiated.size(); ++i) add_gradient_part(differentiated[i], out[i]);
   }
 
   void append_op(const op& forward, const char* suffix, op_attributes what, std::vector<tensor_id> in,
@@ -229,7 +231,7 @@ class backward_pass {
   }
 
   graph& graph_;
-  bool joined_;
+  bool joins_operators_;
   std::size_t forward_ops_;
   std::vector<bool> wanted_;
   std::vector<gradient> gradients_;  // per tensor of the forward operators
@@ -237,8 +239,9 @@ class backward_pass {
 
 }  // namespace
 
-void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs, bool joined) {
-  backward_pass(g, inputs, joined).run(y, dy);
+void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs,
+                     bool joins_operators) {
+  backward_pass(g, inputs, joins_operators).run(y, dy);
 }
 
 std::vector<std::pair<tensor_id, tensor_id>> trained_parameters(const graph& g) {

@@ -33,14 +33,14 @@ std::int64_t window_count(const std::string& layer, std::int64_t extent, std::in
 }
 
 // Appends the loss of `logits` and its gradient; returns the gradient.
-tensor_id append_loss(graph& g, tensor_id logits, bool joined) {
+tensor_id append_loss(graph& g, tensor_id logits, bool joins_operators) {
   const dims shape = g.tensors[logits].shape;
   const tensor_id labels = append_tensor(g, {"labels", {shape.n, 1, 1, 1}, dtype::i32, role::label});
   const tensor_id loss = append_tensor(g, {"loss", {1, 1, 1, 1}, dtype::f32, role::output});
   const auto gradient = [&] {
     return append_tensor(g, {"dlogits", shape, dtype::f32, role::activation_gradient});
   };
-  if (joined) {
+  if (joins_operators) {
     const tensor_id dlogits = gradient();
     g.ops.push_back(
         {"loss", softmax_cross_entropy_gradient{}, {logits, labels}, {loss, dlogits}, true, may_alias{0, 1}});

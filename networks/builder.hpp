@@ -84,9 +84,10 @@ tensor_id append_tensor(graph& g, tensor t);
 // Appends the operators that compute, from the gradient `dy` of `y`, the gradients of all parameters that `y`
 // depends on and of the requested inputs. Last layer first; within a layer the gradient of the data comes
 // last, when the operands of the others are no longer needed. Gradients of parameters have the role
-// parameter_gradient, those of inputs the role output. `joined`: bias gradients are computed together with
-// the gradient that they sum, and normalisations add two gradients.
-void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs, bool joined);
+// parameter_gradient, those of inputs the role output. `joins_operators`: bias gradients are computed
+// together with the gradient that they sum, and normalisations add two gradients.
+void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs,
+                     bool joins_operators);
 
 // Pairs of each parameter that has a gradient and that gradient, in the order of the parameters.
 std::vector<std::pair<tensor_id, tensor_id>> trained_parameters(const graph& g);

@@ -38,9 +38,9 @@ graph with_storage_format(const graph& g, precision arithmetic, memory_order ord
 // Recomputes some activations just before backward operators read them, under the name `NAME.again`, so that
 // their first copy can be released in the forward pass. Only outputs of normalisations, pointwise operators,
 // casts and convolutions of at most 32 products per element are recomputed, and only while that lowers the
-// peak of live bytes in graph order (without workspaces) and moves, in total, at most `most_traffic` bytes
-// per byte saved. `g` is a finished training graph.
-graph recompute_cheap(const graph& g, double most_traffic = 2.2);
+// peak of live bytes in graph order (without workspaces) and moves, in total, at most `max_traffic_per_byte`
+// bytes per byte saved. `g` is a finished training graph.
+graph recompute_cheap(const graph& g, double max_traffic_per_byte = 2.2);
 
 // The graph with one optimizer_step over every parameter that has a gradient, and its states: `NAME.m`,
 // `NAME.v`, and `NAME.master` for a parameter in bf16. Rates are the defaults of torch.optim; momentum is

@@ -59,14 +59,14 @@ class peak_reducer {
  public:
   explicit peak_reducer(const graph& g) : graph_(g), size_(sizes_in_arena(g)) {}
 
-  graph run(double most_traffic) {
+  graph run(double max_traffic_per_byte) {
     graph best = graph_;
     std::vector<applied_recomputation> taken;
     const byte_count first = largest(live_bytes(graph_, size_));
     byte_count least = first;
     while (recompute_one_more()) {
       const byte_count now = largest(live_bytes(graph_, size_));
-      if (now >= least || traffic() > most_traffic * static_cast<double>(first - now)) continue;
+      if (now >= least || total_traffic() > max_traffic_per_byte * static_cast<double>(first - now)) continue;
       least = now;
       best = graph_;
       taken = applied_;
@@ -88,7 +88,7 @@ class peak_reducer {
     return {most, std::ranges::count(live, most)};
   }
 
-  double traffic() const {
+  double total_traffic() const {
     double sum = 0;
     for (const applied_recomputation& r : applied_) sum += static_cast<double>(r.traffic);
     return sum;
@@ -201,15 +201,15 @@ class peak_reducer {
     applied_.push_back({a.what, again, a.traffic});
   }
 
-  // Removes recomputations that later ones made unnecessary.
-  void remove_unnecessary(std::vector<applied_recomputation> taken, byte_count least) {
+  // Removes recomputations without which the peak stays at most `peak_bytes`.
+  void remove_unnecessary(std::vector<applied_recomputation> taken, byte_count peak_bytes) {
     std::ranges::stable_sort(taken, std::ranges::greater{}, &applied_recomputation::traffic);
     for (std::size_t k = 0; k < taken.size(); ++k) {
       const applied_recomputation r = taken[k];
       std::vector<op> kept = graph_.ops;
       std::erase_if(graph_.ops, [&](const op& o) { return o.out[0] == r.again; });
       for (op& o : graph_.ops) std::ranges::replace(o.in, r.again, r.first);
-      if (largest(live_bytes(graph_, size_)) > least) {
+      if (largest(live_bytes(graph_, size_)) > peak_bytes) {
         graph_.ops = std::move(kept);
         continue;
       }
@@ -229,8 +229,8 @@ class peak_reducer {
 
 }  // namespace
 
-graph recompute_cheap(const graph& g, double most_traffic) {
-  return peak_reducer(g).run(most_traffic);
+graph recompute_cheap(const graph& g, double max_traffic_per_byte) {
+  return peak_reducer(g).run(max_traffic_per_byte);
 }
 
 }  // namespace um

@@ -95,7 +95,7 @@ record record_of_excluded(const cell& c, const record& in_core, const managed_su
 }
 
 // Makes a callback that adds to `lines` how many cells have ended and which is the fastest so far.
-std::function<void(const record&)> progress_of_cells(progress& lines, std::size_t cells) {
+std::function<void(const record&)> make_progress_callback(progress& lines, std::size_t cells) {
   return [&lines, cells, done = std::size_t{0}, fastest = std::string(),
           fastest_time = std::numeric_limits<double>::infinity()](const record& r) mutable {
     ++done;
@@ -174,14 +174,14 @@ int advise_command(const advise_options& options) {
       of.push_back(i);
     }
   }
-  const auto records = records_of(cells, jobs, signals, tell, progress_of_cells(lines, cells.size()));
+  const auto records = records_of(cells, jobs, signals, tell, make_progress_callback(lines, cells.size()));
   if (!records) return stopped();
   for (std::size_t i = 0; i < of.size(); ++i) tried[of[i]].result = (*records)[i];
 
   const memory_advice given = make_advice(std::move(tried), resident, managed);
   fmt::print("{}", options.json ? to_json(given) + "\n"
                                 : advice_text(given, describe_setting(setting, resident, given.tried)) +
-                                      setting_rows(setting) + modules_text(setting, given));
+                                      precision_row(setting) + modules_text(setting, given));
   return recommended_strategy(given) != nullptr ? 0 : 1;
 }
 

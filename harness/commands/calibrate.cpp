@@ -24,7 +24,7 @@ int device_number(const std::string& backend) {
 }
 
 // Throws input_error if the folder of the file is missing, before the measurements start.
-void require_folder(const char* option, const std::string& file) {
+void require_folder_of(const char* option, const std::string& file) {
   if (file.empty()) return;
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (!std::filesystem::is_directory(folder)) {
@@ -110,8 +110,8 @@ int calibrate_command(const calibrate_options& o) {
   const std::string name = o.name.empty() ? std::filesystem::path(o.out).stem().string() : o.name;
   machine_from_json(to_json(with_machine_name(made, name)),
                     "--name " + name);  // throws for an invalid machine name
-  require_folder("--out", o.out);
-  require_folder("--samples", o.samples);
+  require_folder_of("--out", o.out);
+  require_folder_of("--samples", o.samples);
   check_output_file("--out", o.out);
   check_output_file("--samples", o.samples, std::span(&o.out, 1));
   if (!o.from.empty()) return calibrate_from_samples(o, machines, name);

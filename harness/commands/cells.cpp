@@ -73,15 +73,15 @@ network_spec network_of(const experiment_options& o) {
   return n;
 }
 
-const machine& machine_figures_for(const std::string& gpu, const std::vector<machine>& machines,
+const machine& planner_machine_for(const std::string& gpu, const std::vector<machine>& machines,
                                    const std::string& like) {
   if (!like.empty()) return find_machine(machines, like);
   const machine* akin = find_machine_like(machines, gpu);
   return akin != nullptr ? *akin : find_machine(machines, standard_machine);
 }
 
-void report_machine_figures(const std::string& gpu, const std::vector<machine>& machines,
-                            const std::string& like) {
+void report_lack_of_machine_file(const std::string& gpu, const std::vector<machine>& machines,
+                                 const std::string& like) {
   if (!like.empty() || find_machine_like(machines, gpu) != nullptr) return;
   print_text(
       "umbench: there is no machine file of {}: plans go by the figures of {}; name another by --like, or "
@@ -177,14 +177,14 @@ environment environment_for(std::span<cell> cells, const std::vector<machine>& m
     const int device = c.backend.device;
     if (!gpus.contains(device)) {
       gpus.emplace(device, ask_for_gpu(signals, device));
-      report_machine_figures(gpus.at(device).name, machines, like);
+      report_lack_of_machine_file(gpus.at(device).name, machines, like);
     }
-    c.planner_machine = machine_figures_for(gpus.at(device).name, machines, like);
+    c.planner_machine = planner_machine_for(gpus.at(device).name, machines, like);
   }
   return collect_environment(gpus.empty() ? std::nullopt : std::optional(gpus.begin()->second));
 }
 
-std::string setting_rows(const cell& work) {
+std::string precision_row(const cell& work) {
   const bool of_a_file =
       work.network.family == nullptr;  // a network from a file, whose precision the file states
   const std::string text =

@@ -33,8 +33,8 @@ cell with_machine(cell work, const std::vector<machine>& machines);
 environment environment_for(std::span<cell> cells, const std::vector<machine>& machines,
                             const std::string& like, signal_watch& signals);
 
-// Parts of the setting that decide times and are easily overlooked, as rows of text; "" if there are none.
-std::string setting_rows(const cell& work);
+// A row of text on the precision and what it means for times; "" if the network comes from a file.
+std::string precision_row(const cell& work);
 
 bool are_all_simulated(std::span<const cell> cells);
 

@@ -61,7 +61,8 @@ struct pack_options {
 struct machine_options {
   std::string verb;  // "new", "show", "check"
   std::string name;  // name of the machine; a file for check
-  std::string from, source, out, machines;
+  std::string from;  // machine that lends the figures that are not set; "": none
+  std::string source, out, machines;
   std::vector<std::string> set;  // FIGURE=VALUE
   bool json = false;
 };
@@ -75,7 +76,9 @@ struct env_options {
   bool json = false;
 };
 struct calibrate_options {
-  std::string backend, out, name, like, machines, samples, from;
+  std::string backend, out, name, like, machines;
+  std::string samples;  // file to write the samples to
+  std::string from;     // file of earlier samples; "": measure now
 };
 
 struct tune_options {

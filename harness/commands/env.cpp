@@ -34,9 +34,9 @@ void print_gpu(const gpu_facts& g) {
                                     g.pageable_memory_access ? "yes" : "no"));
 }
 
-void print_facts(const char* of, const fact_sheet& facts) {
-  for (const auto& [name, value] : facts.known) fmt::print("{:<13}{} = {}\n", of, name, value);
-  for (const auto& [name, why] : facts.missing) fmt::print("{:<13}{} is not known: {}\n", of, name, why);
+void print_facts(const char* owner, const fact_sheet& facts) {
+  for (const auto& [name, value] : facts.known) fmt::print("{:<13}{} = {}\n", owner, name, value);
+  for (const auto& [name, why] : facts.missing) fmt::print("{:<13}{} is not known: {}\n", owner, name, why);
 }
 
 void print_environment(const environment& e, const std::string& why_no_gpu) {
@@ -59,11 +59,11 @@ void print_environment(const environment& e, const std::string& why_no_gpu) {
   for (const auto& [name, value] : *e.nvidia_uvm) fmt::print("nvidia_uvm   {} = {}\n", name, value);
 }
 
-struct pinned_method {
+struct pinned_copy_rate {
   const char* what;
   std::uint64_t machine::* rate;
 };
-constexpr std::array<pinned_method, 3> pinned_methods{{
+constexpr std::array<pinned_copy_rate, 3> pinned_copy_rates{{
     {"pinned copy to the device", &machine::link_to_device_bytes_per_s},
     {"pinned copy to the host", &machine::link_to_host_bytes_per_s},
     {"pinned copies both ways at once", &machine::link_both_bytes_per_s},
@@ -82,14 +82,14 @@ constexpr std::array<managed_transfer, 5> managed_transfers{{
     {"kernel reads over the link", "remote_read", &machine::link_to_device_bytes_per_s},
 }};
 
-void print_transfer_method(const char* method, double rate, double link) {
-  fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", method, rate / 1e9, 100 * rate / link);
+void print_transfer_method(const char* method, double rate, double link_rate) {
+  fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", method, rate / 1e9, 100 * rate / link_rate);
 }
 
 // Prints the share of the link's rate that each way of moving data reaches; managed memory is simulated.
-void print_link(const machine& target) {
+void print_link_rates(const machine& target) {
   fmt::print("\nlink of machine file {}, {}\n", target.name, provenance(target));
-  for (const pinned_method& w : pinned_methods) {
+  for (const pinned_copy_rate& w : pinned_copy_rates) {
     print_transfer_method(w.what, static_cast<double>(target.*w.rate), static_cast<double>(target.*w.rate));
   }
   for (const managed_transfer& w : managed_transfers) {
@@ -119,7 +119,7 @@ int env_command(const env_options& options) {
   } else {
     print_environment(here, why_no_gpu);
   }
-  if (link) print_link(*link);
+  if (link) print_link_rates(*link);
   return 0;
 }
 

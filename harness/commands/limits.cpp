@@ -35,14 +35,16 @@ void set_processor_alarm(std::chrono::seconds processor) {
 
 }  // namespace
 
-process_limits::process_limits(const std::string& input, std::chrono::seconds processor, bool memory) {
+process_limits::process_limits(const std::string& input, std::chrono::seconds max_processor_time,
+                               bool limits_memory) {
   alarm_message() = fmt::format("umbench: {}: takes more than {} s of processor time, and is given up\n",
-                                one_line(input), processor.count());
+                                one_line(input), max_processor_time.count());
   std::signal(SIGPROF, exit_on_alarm);
-  set_processor_alarm(processor);
+  set_processor_alarm(max_processor_time);
   rlimit now{};
   std::size_t pages = 0;
-  if (!memory || getrlimit(RLIMIT_AS, &now) != 0 || !(std::ifstream("/proc/self/statm") >> pages)) return;
+  if (!limits_memory || getrlimit(RLIMIT_AS, &now) != 0 || !(std::ifstream("/proc/self/statm") >> pages))
+    return;
   previous_memory_limit_ = now;
   now.rlim_cur =
       std::min<rlim_t>(now.rlim_cur, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + max_memory);

@@ -46,13 +46,13 @@ void add_if_new(std::vector<std::string>& all, std::string name) {
   if (std::ranges::find(all, name) == all.end()) all.push_back(std::move(name));
 }
 
-struct level {
+struct option_value {
   std::string_view option, value, meaning;
 };
 
-// Prints the fusion levels; the first is the default.
-void list_fusion_levels() {
-  constexpr std::array<level, 9> levels{{
+// Prints the values of --fusion, --precision and --memory-order.
+void list_network_option_values() {
+  constexpr std::array<option_value, 9> levels{{
       {"--fusion", to_text(fusion::fused),
        "operators joined wherever one pass over the data does for several"},
       {"", to_text(fusion::none),
@@ -72,7 +72,7 @@ void list_fusion_levels() {
                 enum_names<fusion>.size() + enum_names<precision>.size() + enum_names<memory_order>.size());
   fmt::print("each of them with\n");
   constexpr std::size_t indent = 30;
-  for (const level& l : levels) {
+  for (const option_value& l : levels) {
     fmt::print("  {:<17} {:<9} {}\n", l.option, l.value, wrap_text(l.meaning, indent));
   }
 }
@@ -83,7 +83,7 @@ void list_networks() {
     print_row(f.name, f.summary);
     print_knobs(f.knobs, "--set");
   }
-  list_fusion_levels();
+  list_network_option_values();
 }
 
 // Prints names only, grouped by technique; fits a screen.
@@ -137,7 +137,7 @@ void list_machine_figures() {
   }
 }
 
-struct attribute_names {
+struct attribute_name_collector {
   std::vector<std::string>& all;
   void pair(const char* name, std::int32_t, std::int32_t, std::int64_t) const {
     all.push_back(std::string(name) + " (rows, columns)");
@@ -154,7 +154,7 @@ void list_operators() {
   for (const op_attributes& kind : every_kind()) {
     std::vector<std::string> names;
     std::visit(overloaded{[&](const opaque&) { names.emplace_back("its own (docs/networks.md)"); },
-                          [&](const auto& a) { fields_of(a, attribute_names{names}); }},
+                          [&](const auto& a) { fields_of(a, attribute_name_collector{names}); }},
                kind.value);
     fmt::print("  {:<32}{}\n", kind_of(kind), fmt::join(names, ", "));
   }

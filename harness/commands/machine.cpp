@@ -160,9 +160,9 @@ std::vector<figure_setting> figure_settings(const std::vector<std::string>& opti
 
 // A machine that was not measured: `base` with the figures of `set`. Rates of base that depend on its link
 // (both directions at once, kernels' accesses) are scaled with the link's rate unless they are set;
-// `followed` receives their names. Every figure is marked as estimated.
+// `scaled_names` receives their names. Every figure is marked as estimated.
 machine derived_machine(machine base, const std::vector<figure_setting>& set,
-                        std::vector<std::string>& followed) {
+                        std::vector<std::string>& scaled_names) {
   const machine before = base;
   const auto is_set = [&](std::string_view name) {
     return std::ranges::any_of(set, [&](const figure_setting& s) { return s.of->name == name; });
@@ -172,7 +172,7 @@ machine derived_machine(machine base, const std::vector<figure_setting>& set,
     if (is_set(name) || rate(before) <= 0 || rate(base) == rate(before)) continue;
     const figure& f = find_figure(name);
     set_value(base, f, std::llround(static_cast<double>(value_of(before, f)) * rate(base) / rate(before)));
-    followed.emplace_back(name);
+    scaled_names.emplace_back(name);
   }
   std::erase_if(base.borrowed, is_set);
   std::erase_if(base.bounds, [&](const figure_bounds& w) { return is_set(w.name); });
@@ -204,7 +204,7 @@ void require_all_figures(const std::string& name, const std::vector<figure_setti
 }
 
 // A new machine whose fitted figures are all marked as borrowed, as in a file that omits them.
-machine machine_of_borrowed_figures() {
+machine machine_with_borrowed_fitted_figures() {
   machine m;
   for (const figure& f : figures()) {
     if (f.source == figure_source::fitted) m.borrowed.emplace_back(f.name);
@@ -242,8 +242,9 @@ int new_machine(const machine_options& o) {
   const machine* base = o.from.empty() ? nullptr : &find_machine(machines, o.from);
   if (base == nullptr) require_all_figures(o.name, set);
   if (set.empty()) throw input_error("machine new: nothing is set; give --set FIGURE=VALUE at least once");
-  std::vector<std::string> followed;
-  machine made = derived_machine(base != nullptr ? *base : machine_of_borrowed_figures(), set, followed);
+  std::vector<std::string> scaled_names;
+  machine made =
+      derived_machine(base != nullptr ? *base : machine_with_borrowed_fitted_figures(), set, scaled_names);
   made.name = o.name;
   made.source = describe_source(o, set, base);
   const std::string text = to_json(made);
@@ -257,8 +258,8 @@ int new_machine(const machine_options& o) {
   write_file(out, text);
   fmt::print("{}: machine {}, {} figures set{}\n", out, made.name, set.size(),
              base == nullptr ? "" : fmt::format(", the others of {}", base->name));
-  if (!followed.empty())
-    print_machine_row("link", fmt::format("in proportion to it: {}", fmt::join(followed, ", ")));
+  if (!scaled_names.empty())
+    print_machine_row("link", fmt::format("in proportion to it: {}", fmt::join(scaled_names, ", ")));
   print_machine_notes(made);
   const std::filesystem::path folder = std::filesystem::path(out).parent_path();
   print_machine_row(

@@ -27,18 +27,18 @@ constexpr int exit_failed = 1, exit_usage = 2;
 constexpr int exit_reader_left = 128 + SIGPIPE;
 
 // Reports that standard output cannot be written; returns the exit code.
-int report_output_failure(int why) {
+int report_output_failure(int error_number) {
   __fpurge(stdout);
   errno = 0;
-  if (why == 0 && write(STDOUT_FILENO, "", 0) < 0) why = errno;
-  if (why == EPIPE) return exit_reader_left;
+  if (error_number == 0 && write(STDOUT_FILENO, "", 0) < 0) error_number = errno;
+  if (error_number == EPIPE) return exit_reader_left;
   print_text("umbench: cannot write standard output{}\n",
-             why == 0 ? "" : fmt::format(": {}", std::strerror(why)));
+             error_number == 0 ? "" : fmt::format(": {}", std::strerror(error_number)));
   return exit_failed;
 }
 
 // Fills closed standard streams, so that a later open() cannot reuse descriptors 0 to 2.
-void reserve_standard_streams() {
+void fill_closed_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
     const int wrong_way = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
@@ -75,7 +75,7 @@ int print_error(int code, std::string_view message) {
 int parse_and_run(int argc, char** argv) try {
   try {
     if (const script_command* script = argc > 1 ? find_script(argv[1]) : nullptr) {
-      run_script(*script, {argv + 2, argv + argc});
+      exec_script(*script, {argv + 2, argv + argc});
     }
     return run_command_line(argc, argv);
   } catch (const script_failure& failed) {
@@ -100,7 +100,7 @@ int parse_and_run(int argc, char** argv) try {
 
 int main(int argc, char** argv) {
   std::set_terminate(um::exit_out_of_memory);
-  um::reserve_standard_streams();
+  um::fill_closed_standard_streams();
   const int code = um::parse_and_run(argc, argv);
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;

@@ -28,7 +28,7 @@ constexpr const char* required = "required";
 
 // The names of an enumeration, such as "fp32|tf32|bf16".
 template <named_enum E>
-std::string choices() {
+std::string choices_text() {
   return fmt::format("{}", fmt::join(enum_names<E>, "|"));
 }
 
@@ -59,13 +59,13 @@ void replace_description(CLI::App& command, const char* name, const std::string&
   command.get_option(name)->description(text);
 }
 
-void add_machines(CLI::App& command, std::string& folder) {
+void add_machines_option(CLI::App& command, std::string& folder) {
   add_option(command, "--machines", folder, {"FOLDER", "More machine files", "the built-in ones alone"});
 }
 
 void add_backend_options(CLI::App& command, experiment_options& o) {
   add_option(command, "--backend", o.backend, {"sim:NAME|cuda:N", "A machine file, or GPU N", required});
-  add_machines(command, o.machines);
+  add_machines_option(command, o.machines);
   add_option(command, "--like", o.machine_like,
              {"NAME", "Machine whose figures plans for a GPU go by",
               "one measured on such a GPU, else of its kind, else h200"});
@@ -87,15 +87,16 @@ void add_network_options(CLI::App& command, experiment_options& o) {
   add_option(command, "--pass", o.pass, {"train|inference", "What an iteration computes", "train"});
   command.add_flag("--sgd", o.sgd, "Update the parameters as well, each by an operator of its own");
   add_option(command, "--optimizer", o.optimizer,
-             {"none|" + choices<optimizer_kind>(),
+             {"none|" + choices_text<optimizer_kind>(),
               "Update all parameters in one step; adds the optimizer's states", "none"});
   command.add_flag("--masters", o.masters,
                    "With --optimizer and bf16: keep weights in bf16 and their fp32 masters as states");
-  add_option(command, "--fusion", o.fusion, {choices<fusion>(), "How far operators are joined", "fused"});
+  add_option(command, "--fusion", o.fusion,
+             {choices_text<fusion>(), "How far operators are joined", "fused"});
   add_option(command, "--precision", o.precision,
-             {choices<precision>(), "What products are computed in", "fp32"});
+             {choices_text<precision>(), "What products are computed in", "fp32"});
   add_option(command, "--memory-order", o.memory_order,
-             {choices<memory_order>(), "Of activations", "nchw for fp32, nhwc for tf32 and bf16"});
+             {choices_text<memory_order>(), "Of activations", "nchw for fp32, nhwc for tf32 and bf16"});
 }
 
 void add_strategy_options(CLI::App& command, experiment_options& o) {
@@ -106,7 +107,7 @@ void add_strategy_options(CLI::App& command, experiment_options& o) {
   add_repeated_option(command, "--knob", o.strategy_knobs,
                       {"KNOB=N", "Knob of the strategy; may be repeated", "as listed"});
   add_option(command, "--effort", o.effort,
-             {choices<search_effort>(),
+             {choices_text<search_effort>(),
               "How much a searching strategy searches; short for --knob effort=0|1|2", "normal"});
 }
 
@@ -118,7 +119,7 @@ void add_memory_options(CLI::App& command, experiment_options& o) {
              {"SIZE", "Device memory that the run may use, such as 4GiB, 1 byte or more; not with --ratio",
               "the whole device"});
   add_option(command, "--mode", o.mode,
-             {choices<run_mode>(), "Who keeps the budget: a simulated driver, the plan, a GPU's driver",
+             {choices_text<run_mode>(), "Who keeps the budget: a simulated driver, the plan, a GPU's driver",
               "simulated on sim:, capped on cuda:"});
   add_option(command, "--workspace-cap", o.workspace_cap,
              {"SIZE", "Most workspace for one operator, 1 byte or more, cuda:N only", "2GiB"});
@@ -133,13 +134,13 @@ void add_experiment_options(CLI::App& command, experiment_options& o) {
 
 constexpr std::uint64_t max_jobs = 1024;
 
-void add_iterations(CLI::App& command, experiment_options& o, const char* meaning,
-                    const char* standard = "5") {
+void add_iterations_option(CLI::App& command, experiment_options& o, const char* meaning,
+                           const char* standard = "5") {
   add_option(command, "--iterations", o.iterations,
              {"N", fmt::format("{}, {}", meaning, range_text(1, max_iterations)), standard});
 }
 
-void add_deadline(CLI::App& command, experiment_options& o, const char* meaning) {
+void add_deadline_option(CLI::App& command, experiment_options& o, const char* meaning) {
   add_option(
       command, "--deadline", o.deadline,
       {"SECONDS",
@@ -147,7 +148,7 @@ void add_deadline(CLI::App& command, experiment_options& o, const char* meaning)
        "300"});
 }
 
-void add_jobs(CLI::App& command, std::string& jobs, const char* meaning) {
+void add_jobs_option(CLI::App& command, std::string& jobs, const char* meaning) {
   add_option(
       command, "--jobs", jobs,
       {"N", fmt::format("{} at a time, {}; on a GPU 1", meaning, range_text(1, max_jobs)), "one a core"});
@@ -164,8 +165,8 @@ void add_run_options(CLI::App& run, run_options& o) {
   for (const char* name : {"--network", "--strategy"}) {
     replace_description(run, name, run.get_option(name)->get_description() + " without --plan");
   }
-  add_iterations(run, o.experiment, "Iterations, each timed on its own");
-  add_deadline(run, o.experiment, "Until the run is killed");
+  add_iterations_option(run, o.experiment, "Iterations, each timed on its own");
+  add_deadline_option(run, o.experiment, "Until the run is killed");
   run.add_flag("--timeline", o.experiment.timeline, "Keep spans and resident bytes of the last iteration");
   run.add_flag("--times-only", o.experiment.times_only, times_only_text);
   add_option(
@@ -177,7 +178,7 @@ void add_run_options(CLI::App& run, run_options& o) {
 void add_plan_options(CLI::App& plan, plan_options& o) {
   add_experiment_options(plan, o.experiment);
   add_option(plan, "-o,--out", o.out, {"FILE", "For the plan; - is standard output", "not kept"});
-  add_deadline(plan, o.experiment, "Until it is given up");
+  add_deadline_option(plan, o.experiment, "Until it is given up");
   add_option(plan, "--graph", o.graph_out,
              {"FILE", "For the network's graph; - is standard output", "not kept"});
   plan.add_flag("--table", o.table,
@@ -200,18 +201,18 @@ void add_sweep_options(CLI::App& sweep, sweep_options& o) {
                  "Begin on a GPU without estimating first what fits this host");
   sweep.add_flag("--no-skip", o.no_skip,
                  "Run cells although a lower ratio of the same line timed out or hung");
-  add_jobs(sweep, o.jobs, "Simulated cells that run");
+  add_jobs_option(sweep, o.jobs, "Simulated cells that run");
   add_option(sweep, "--shard", o.shard, {"I/N", "The I-th of N parts of the cells, 1 to N", "all of them"});
-  add_machines(sweep, o.machines);
+  add_machines_option(sweep, o.machines);
   sweep.add_flag("--allow-native-oversubscription", o.allow_native,
                  "Allow mode native, in which driver defects can hang the GPU");
 }
 
 // Adds the options that tune and ablate share.
-void add_trials(CLI::App& command, experiment_options& o, std::string& jobs, bool& resume) {
-  add_iterations(command, o, "Iterations of every trial");
-  add_deadline(command, o, "Until a trial is killed");
-  add_jobs(command, jobs, "Simulated trials that run");
+void add_trial_options(CLI::App& command, experiment_options& o, std::string& jobs, bool& resume) {
+  add_iterations_option(command, o, "Iterations of every trial");
+  add_deadline_option(command, o, "Until a trial is killed");
+  add_jobs_option(command, jobs, "Simulated trials that run");
   command.add_flag("--resume", resume, "Go on with the records of a run that was stopped");
 }
 
@@ -221,14 +222,14 @@ void add_tune_options(CLI::App& tune, tune_options& o) {
   add_option(tune, "--trials", o.trials,
              {"N", "Most strategies to try in the simulator, 1 to 100000", "150"});
   add_option(tune, "--best", o.best, {"N", "How many of them to time on a GPU, 1 to 100000", "4"});
-  add_trials(tune, o.experiment, o.jobs, o.resume);
+  add_trial_options(tune, o.experiment, o.jobs, o.resume);
   add_option(tune, "--out", o.out, {"FILE", "For the rules; records go beside it as .jsonl", "tuned.json"});
 }
 
 void add_ablate_options(CLI::App& ablate, ablate_options& o) {
   add_experiment_options(ablate, o.experiment);
   replace_description(ablate, "--strategy", "Leave rules out of this one; default: the fastest");
-  add_trials(ablate, o.experiment, o.jobs, o.resume);
+  add_trial_options(ablate, o.experiment, o.jobs, o.resume);
   add_option(ablate, "--out", o.out, {"FILE", "JSON Lines file for the records", "ablation.jsonl"});
 }
 
@@ -240,11 +241,11 @@ void add_advise_options(CLI::App& advise, advise_options& o) {
   add_repeated_option(advise, "--strategy", o.strategies,
                       {"NAME", "Ask about this one; may be repeated", "some of every way"});
   add_option(advise, "--system", o.system,
-             {choices<system_kind>(), "What the program is for: where managed memory can exceed the device's",
-              "the one here"});
-  add_iterations(advise, o.experiment, "Iterations of every way", "3 simulated, 5 on a GPU");
-  add_deadline(advise, o.experiment, "Until a way is given up");
-  add_jobs(advise, o.jobs, "Simulated ways that run");
+             {choices_text<system_kind>(),
+              "What the program is for: where managed memory can exceed the device's", "the one here"});
+  add_iterations_option(advise, o.experiment, "Iterations of every way", "3 simulated, 5 on a GPU");
+  add_deadline_option(advise, o.experiment, "Until a way is given up");
+  add_jobs_option(advise, o.jobs, "Simulated ways that run");
   advise.add_flag("--json", o.json, "For scripts");
 }
 
@@ -252,7 +253,7 @@ void add_env_options(CLI::App& env, env_options& o) {
   env.add_flag("--json", o.json, "As the environment line of a record file");
   add_option(env, "--machine", o.machine,
              {"NAME", "Also what the link allows, from this machine file", "not told"});
-  add_machines(env, o.machines);
+  add_machines_option(env, o.machines);
 }
 
 void add_calibrate_options(CLI::App& calibrate, calibrate_options& o) {
@@ -262,7 +263,7 @@ void add_calibrate_options(CLI::App& calibrate, calibrate_options& o) {
   add_option(calibrate, "--like", o.like,
              {"NAME", "Machine whose figures stand, as estimates, for what cannot be measured",
               "the one of the GPU's kind"});
-  add_machines(calibrate, o.machines);
+  add_machines_option(calibrate, o.machines);
   add_option(calibrate, "--samples", o.samples,
              {"FILE", "For every sample of every measurement, JSON", "not kept"});
   add_option(
@@ -286,12 +287,12 @@ void add_machine_options(CLI::App& machine, machine_options& o) {
   add_option(made, "--source", o.source,
              {"WORDS", "Where the figures that are set come from; kept in the file", "said to be unknown"});
   add_option(made, "--out", o.out, {"FILE", "Machine file to write", "NAME.json"});
-  add_machines(made, o.machines);
+  add_machines_option(made, o.machines);
   CLI::App& shown = *machine.add_subcommand("show", "Print the figures of a machine and their source");
   shown.callback([&o] { o.verb = "show"; });
   add_option(shown, "NAME", o.name, {"NAME", "One of `umbench list machines`"}).required();
   shown.add_flag("--json", o.json, "The file itself");
-  add_machines(shown, o.machines);
+  add_machines_option(shown, o.machines);
   CLI::App& checked = *machine.add_subcommand("check", "Say what a machine file lacks and assumes");
   checked.callback([&o] { o.verb = "check"; });
   add_option(checked, "FILE", o.name, {"FILE", "Machine file"}).required();
@@ -329,14 +330,14 @@ void add_validate_options(CLI::App& validate, validate_options& o) {
       .required();
   add_option(validate, "--machine", o.machine,
              {"NAME", "Machine file that stands for the records' GPU", "the one of its kind"});
-  add_machines(validate, o.machines);
+  add_machines_option(validate, o.machines);
 }
 
 void add_list_options(CLI::App& list, list_options& o) {
   add_option(
       list, "WHAT", o.what,
       {"networks|strategies|machines|figures|operators", "What to list", "networks, strategies, machines"});
-  add_machines(list, o.machines);
+  add_machines_option(list, o.machines);
   list.add_flag("--all", o.all, "Strategies one by one, with their knobs");
   list.add_flag("--json", o.json, "Strategies for scripts");
 }

@@ -27,20 +27,20 @@ std::string limit_verdict(byte_count bytes, std::optional<byte_count> limit) {
   return bytes <= *limit ? "  fits" : fmt::format("  {} too much", bytes - *limit);
 }
 
-struct row {
+struct packing_row {
   packing packed;
   double ms = 0;
 };
 
-row pack_row(const packer& p, const std::vector<traced_lifetime>& lifetimes) {
+packing_row pack_row(const packer& p, const std::vector<traced_lifetime>& lifetimes) {
   const std::vector<block> blocks = blocks_of(lifetimes);
   const auto begin = std::chrono::steady_clock::now();
-  row r{p.pack(blocks), 0};
+  packing_row r{p.pack(blocks), 0};
   r.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   return r;
 }
 
-void print(std::string_view name, const row& r, std::string_view verdict) {
+void print(std::string_view name, const packing_row& r, std::string_view verdict) {
   // Lifetimes of 0 bytes are ignored.
   const double ratio = r.packed.peak_live_bytes == 0 ? 1
                                                      : static_cast<double>(r.packed.bytes) /
@@ -52,12 +52,12 @@ void print(std::string_view name, const row& r, std::string_view verdict) {
 // Prints the first choice of swapped tensors that packs into the limit, or the smallest packing. Returns
 // whether it fits.
 bool print_swapped(const packer& p, const std::vector<traced_lifetime>& lifetimes, byte_count limit) {
-  std::optional<row> best;
+  std::optional<packing_row> best;
   swapped_lifetimes chosen;
   // Tries ever lower limits of live bytes, since a packing may need more than the live bytes.
   for (byte_count aim = limit; aim > limit / 2 && !(best && best->packed.bytes <= limit); aim -= limit / 50) {
     for (swapped_lifetimes& s : swap_to_limit(lifetimes, aim)) {
-      row r = pack_row(p, s.lifetimes);
+      packing_row r = pack_row(p, s.lifetimes);
       if (best && r.packed.bytes >= best->packed.bytes) continue;
       best = std::move(r);
       chosen = std::move(s);
@@ -93,7 +93,7 @@ int pack_command(const pack_options& options) {
   fmt::print("{} lifetimes\n{:<10} {:>16} {:>16} {:>8} {:>10}\n", lifetimes.size(), "packer", "peak", "arena",
              "ratio", "ms");
   for (const packer& p : by) {
-    const row r = pack_row(p, lifetimes);
+    const packing_row r = pack_row(p, lifetimes);
     print(p.name, r, limit_verdict(r.packed.bytes, limit));
     const bool enough = r.packed.bytes <= limit.value_or(r.packed.bytes);
     fits = enough || print_swapped(p, lifetimes, *limit) || fits;

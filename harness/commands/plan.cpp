@@ -57,7 +57,7 @@ int plan_command(const plan_options& options) {
     if (!options.out.empty()) write_file(options.out, to_json(made.file));
     if (options.out != "-" && options.graph_out != "-") {
       fmt::print("{}  {:<11}{}\n{}{}", summary(made), "machine", provenance(*work.planner_machine),
-                 setting_rows(work), table);
+                 precision_row(work), table);
     }
     return 0;
   } catch (const infeasible& error) {

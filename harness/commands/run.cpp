@@ -137,7 +137,7 @@ int run_command(const run_options& options) {
   }
   record r = record_of(work, *report);
   if (!options.out.empty()) append_record(r, work, here, options.out);
-  fmt::print("{}{}", summary(r), setting_rows(work));
+  fmt::print("{}{}", summary(r), precision_row(work));
   if (r.result == outcome::ok) return 0;
   print_text("umbench: {}: {}\n", r.key, outcome_text(r));
   constexpr int failed = 1, does_not_fit = 4;  // exit code 3 is that of umbench compare with too little data

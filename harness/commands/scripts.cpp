@@ -63,7 +63,7 @@ fs::path starter_path(const script_command& command) {
 }
 
 // Prefers Debian's interpreter: it finds Debian's SciPy and matplotlib.
-std::string interpreter() {
+std::string python_interpreter() {
   const std::string asked = environment_variable("UMBENCH_PYTHON");
   if (!asked.empty()) return asked;
   constexpr const char* debian = "/usr/bin/python3";
@@ -82,8 +82,8 @@ const script_command* find_script(const std::string& command) {
   return at == commands.end() ? nullptr : &*at;
 }
 
-void run_script(const script_command& command, const std::vector<std::string>& arguments) {
-  const std::string python = interpreter();
+void exec_script(const script_command& command, const std::vector<std::string>& arguments) {
+  const std::string python = python_interpreter();
   std::vector<std::string> words{python, starter_path(command).string(), command.module};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -101,13 +101,13 @@ void run_script(const script_command& command, const std::vector<std::string>& a
 namespace {
 
 // Runs the script in a child process and returns its exit code.
-int run_script_and_wait(const script_command& command, const std::vector<std::string>& arguments) {
+int run_script(const script_command& command, const std::vector<std::string>& arguments) {
   constexpr int cannot_start = 2;
   const pid_t child = fork();
   if (child < 0) throw std::system_error(errno, std::generic_category(), command.name);
   if (child == 0) {
     try {
-      run_script(command, arguments);
+      exec_script(command, arguments);
     } catch (const input_error& error) {
       print_text("umbench: {}\n", error.what());
     }
@@ -123,13 +123,13 @@ int run_script_and_wait(const script_command& command, const std::vector<std::st
 
 void print_slowdowns(const std::string& records) {
   std::fflush(stdout);
-  run_script_and_wait({"table of slowdowns", "plots.table", ""}, {records});
+  run_script({"table of slowdowns", "plots.table", ""}, {records});
 }
 
 std::string graph_of_trace(const std::string& trace) {
   const std::string graph =
       (trace.ends_with(".jsonl") ? trace.substr(0, trace.size() - 6) : trace) + ".graph.json";
-  const int code = run_script_and_wait(*find_script("export"), {trace, "--format", "graph", "--out", graph});
+  const int code = run_script(*find_script("export"), {trace, "--format", "graph", "--out", graph});
   if (code != 0) throw script_failure{code};
   return graph;
 }

@@ -20,7 +20,7 @@ const script_command* find_script(const std::string& command);
 // Replaces this process by the module. python/start.py is looked up in the folder that UMBENCH_HOME names,
 // then in the folders above the program. The interpreter is that of UMBENCH_PYTHON, else /usr/bin/python3,
 // else the first python3 in PATH. Throws input_error if one of them is missing.
-[[noreturn]] void run_script(const script_command& command, const std::vector<std::string>& arguments);
+[[noreturn]] void exec_script(const script_command& command, const std::vector<std::string>& arguments);
 
 // Turns a trace into a network: writes FILE.graph.json beside FILE.jsonl and returns its path. Throws
 // script_failure.

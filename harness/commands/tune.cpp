@@ -101,7 +101,7 @@ class tuning_run {
   }
 
   bool found_one() const { return best_.has_value(); }
-  hint_strategy best() const { return without_summary_text(best_->point); }
+  hint_strategy best() const { return as_written_to_file(best_->point); }
   std::string report() const {
     return fmt::format("{}: {}\n", setting_text(target_), provenance(best_record_)) + measured_text() +
            row("best", fmt::format("{} an iteration, the best of {} strategies", time_text(*best_->cost),
@@ -116,7 +116,7 @@ class tuning_run {
 
  private:
   // The strategy as its file will have it, so that `--strategy FILE` gives the same key.
-  hint_strategy without_summary_text(hint_strategy s) const {
+  hint_strategy as_written_to_file(hint_strategy s) const {
     s.name = "tuned";
     s.summary = "found by umbench tune for " + setting_text(target_);
     return s;
@@ -124,7 +124,7 @@ class tuning_run {
   cell make_trial(const cell& where, const hint_strategy& s) const {
     const bool is_of_catalogue = std::ranges::find(hint_table(), s) != hint_table().end();
     return with_strategy(where, is_of_catalogue ? strategy_named(s.name)
-                                                : strategy_from_rules(with_digest(without_summary_text(s))));
+                                                : strategy_from_rules(with_digest(as_written_to_file(s))));
   }
 
   // Times the best strategies and the baselines on the target.
@@ -235,14 +235,14 @@ int tune_command(const tune_options& options) {
   }
   if (!work.found_one()) {
     print_text("umbench: {}\n", work.no_result_text());
-    runs.exit_code();
+    runs.print_failures();
     return 1;
   }
   write_file(out, to_json(work.best()));
   fmt::print("{}the rules are in {}, the records in {}; use them with --strategy {}\n", work.report(), out,
              kept, out);
   std::fflush(stdout);
-  return runs.exit_code();
+  return runs.print_failures();
 }
 
 }  // namespace um

@@ -193,12 +193,12 @@ alternatives strategies_with_one_more_rule(const hint_strategy& s) {
 
 // --- the search ---
 
-double cost_or_infinity(const timed_strategy& t) {
+double time_or_infinity(const timed_strategy& t) {
   return t.cost.value_or(std::numeric_limits<double>::infinity());
 }
 
 std::vector<timed_strategy> fastest_first(std::vector<timed_strategy> all) {
-  std::ranges::stable_sort(all, {}, cost_or_infinity);
+  std::ranges::stable_sort(all, {}, time_or_infinity);
   return all;
 }
 
@@ -209,8 +209,8 @@ struct have_equal_rules {
 // Whether `to` is better than `from`. A simpler strategy need not be faster.
 bool is_improvement(const timed_strategy& from, const timed_strategy& to) {
   const bool is_simpler = to.point.rules.size() < from.point.rules.size();
-  return cost_or_infinity(to) <=
-         (is_simpler ? cost_or_infinity(from) : cost_or_infinity(from) * required_time_share);
+  return time_or_infinity(to) <=
+         (is_simpler ? time_or_infinity(from) : time_or_infinity(from) * required_time_share);
 }
 
 }  // namespace
@@ -268,7 +268,7 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& requeste
   return all;
 }
 
-int trials::exit_code() const {
+int trials::print_failures() const {
   // Contradictory rules give an invalid plan, which is not run and does not count as a failure.
   const auto failed = [](const auto& r) {
     const bool never_ran = r.second.result == outcome::wrong_result && r.second.samples.empty();

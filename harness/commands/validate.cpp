@@ -25,7 +25,7 @@ namespace {
 
 constexpr double close_enough = 0.15;
 
-std::string quantity(double value, const std::string& unit) {
+std::string quantity_text(double value, const std::string& unit) {
   if (unit == "times") return fmt::format("{:.2f}x", value);
   if (unit == "GB/s") return fmt::format("{:.2f} GB/s", value);
   if (unit == "ms") return fmt::format("{:.1f} ms", value);
@@ -33,12 +33,12 @@ std::string quantity(double value, const std::string& unit) {
 }
 
 std::string predicted_text(const comparison& c) {
-  return c.missing_reason.empty() ? quantity(c.predicted, c.unit) : "not run";
+  return c.missing_reason.empty() ? quantity_text(c.predicted, c.unit) : "not run";
 }
 
 std::string known_text(const comparison& c) {
-  if (c.known_min == c.known_max) return quantity(c.known_min, c.unit);
-  return fmt::format("{} to {}", quantity(c.known_min, c.unit), quantity(c.known_max, c.unit));
+  if (c.known_min == c.known_max) return quantity_text(c.known_min, c.unit);
+  return fmt::format("{} to {}", quantity_text(c.known_min, c.unit), quantity_text(c.known_max, c.unit));
 }
 
 // "+12 %" beyond the nearer end of the known range, "in range" inside it.
@@ -74,7 +74,7 @@ constexpr double near_enough = 1.5;
 // The band, and whether the known value is inside: "1.2x to 3.4x, inside".
 std::string band_text(const comparison& c) {
   if (!c.band) return "";
-  return fmt::format("{} to {}, {}", quantity(c.band->low, c.unit), quantity(c.band->high, c.unit),
+  return fmt::format("{} to {}, {}", quantity_text(c.band->low, c.unit), quantity_text(c.band->high, c.unit),
                      is_within_band(c) ? "inside" : "outside");
 }
 

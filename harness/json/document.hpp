@@ -69,7 +69,7 @@ struct plain_format {
 };
 
 // A number from `min_value` to `max_value`.
-struct number_range {
+struct number_range_format {
   double min_value = 0, max_value = 0;
   json write(auto value) const { return value; }
   template <class T>
@@ -84,7 +84,7 @@ struct number_range {
 
 // One of some values of an enumeration.
 template <class E, std::size_t N>
-struct one_of_values {
+struct choice_format {
   std::array<E, N> all;
   json write(E value) const { return to_text(value); }
   E read(const json& value, const json_place& at) const {
@@ -97,10 +97,10 @@ struct one_of_values {
   }
 };
 template <class E, class... More>
-one_of_values(E, More...) -> one_of_values<E, 1 + sizeof...(More)>;
+choice_format(E, More...) -> choice_format<E, 1 + sizeof...(More)>;
 
 // A text that is one of these.
-struct constant_text {
+struct constant_text_format {
   std::vector<std::string> all;
   json write(const std::string& text) const { return text; }
   std::string read(const json& value, const json_place& at) const {
@@ -110,7 +110,7 @@ struct constant_text {
 };
 
 // A text that the function accepts; without a function the reader of the document checks it later.
-struct checked_text {
+struct checked_text_format {
   const char* pattern = nullptr;  // regular expression for the schema
   bool (*is_good)(std::string_view) = nullptr;
   const char* refusal = nullptr;
@@ -130,12 +130,12 @@ struct checked_text {
 };
 
 // Names that can stand in keys and file names (harness/json/fields.hpp).
-inline constexpr checked_text plain_name{"^[a-z0-9._-]+$", is_plain_name,
-                                         "use lower-case letters, digits, '-', '_', '.'"};
-inline constexpr checked_text strategy_name{"^[a-z0-9._-][a-z0-9._#,=-]*$", is_strategy_name,
-                                            plain_name.refusal};
+inline constexpr checked_text_format plain_name{"^[a-z0-9._-]+$", is_plain_name,
+                                                "use lower-case letters, digits, '-', '_', '.'"};
+inline constexpr checked_text_format strategy_name{"^[a-z0-9._-][a-z0-9._#,=-]*$", is_strategy_name,
+                                                   plain_name.refusal};
 // "sim:NAME" or "cuda:N"; parse_backend() throws for other texts.
-inline constexpr checked_text backend_text{"^(sim:.+|cuda:[0-9]+)$"};
+inline constexpr checked_text_format backend_text{"^(sim:.+|cuda:[0-9]+)$"};
 
 // Any whole number.
 inline constexpr plain_format any_integer{std::numeric_limits<std::int64_t>::min()};
@@ -340,7 +340,7 @@ class field_reader {
   fields fields_;
 };
 
-class field_schema {
+class object_schema_builder {
  public:
   static constexpr bool is_reader = false, makes_schema = true;
   json properties = json::object(), required = json::array(), rules = json::object();
@@ -423,7 +423,7 @@ inline json schema_titled(const char* title, const char* description) {
 
 template <class T>
 json schema_of_object() {
-  field_schema v;
+  object_schema_builder v;
   T any{};
   describe(v, any);
   return v.object_schema();

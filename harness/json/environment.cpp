@@ -13,8 +13,8 @@ bool is_time_text(std::string_view text) {
   });
 }
 
-constexpr checked_text time_text{"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", is_time_text,
-                                 "is no time such as 2026-01-31T12:00:00Z"};
+constexpr checked_text_format time_text{"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
+                                        is_time_text, "is no time such as 2026-01-31T12:00:00Z"};
 
 }  // namespace
 

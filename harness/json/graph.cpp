@@ -56,7 +56,7 @@ struct attribute_visitor {
   }
   void flag(const char* name, bool& value) const { v.or_default(name, value); }
   void number(const char* name, float& value, double min_value, double max_value) const {
-    v.field(name, value, number_range{min_value, max_value});
+    v.field(name, value, number_range_format{min_value, max_value});
   }
 };
 
@@ -101,7 +101,7 @@ void describe_attributes(auto& v, opaque& a) {
 
 // --- tensors and operators ---
 
-struct extents {
+struct dims_format {
   json write(const dims& shape) const { return {shape.n, shape.c, shape.h, shape.w}; }
   dims read(const json& value, const json_place& at) const {
     const auto shape = read_value<std::vector<std::int64_t>>(value, at, plain_format{1});
@@ -120,7 +120,7 @@ struct extents {
 using tensor_ids = std::map<std::string, tensor_id, std::less<>>;
 
 // The tensors of a graph by their names. Writing needs no `ids`.
-struct tensor_name {
+struct tensor_name_format {
   const std::vector<tensor>& all;
   const tensor_ids& ids;
   json write(tensor_id id) const { return all[id].name; }
@@ -134,7 +134,7 @@ struct tensor_name {
 };
 
 struct operator_format {
-  tensor_name operand;
+  tensor_name_format operand;
   json write(op o) const {
     field_writer v;
     describe_operator(v, o);
@@ -152,7 +152,7 @@ struct operator_format {
     std::vector<std::pair<json, json>>
         by_fields;  // schemas of fields, each with the kinds that have these fields
     for (const op_attributes& what : every_kind()) {
-      field_schema v;
+      object_schema_builder v;
       op o;
       o.attributes = what;
       describe_operator(v, o);
@@ -185,7 +185,7 @@ struct operator_format {
 };
 
 // Names of operators must differ, since plans use them.
-void check_names(const graph& g, const json_place& ops) {
+void check_operator_names(const graph& g, const json_place& ops) {
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < g.ops.size(); ++i) {
     if (!names.insert(g.ops[i].name).second)
@@ -194,7 +194,7 @@ void check_names(const graph& g, const json_place& ops) {
   }
 }
 
-void check_work(const graph& g, const op& o, const json_place& at) {
+void check_work_overflow(const graph& g, const op& o, const json_place& at) {
   try {
     work_of(g, o);
   } catch (const std::overflow_error& error) {
@@ -229,7 +229,7 @@ void describe(auto& v, may_alias& a) {
 
 void describe(auto& v, tensor& t) {
   v.field("name", t.name);
-  v.field("shape", t.shape, extents{});
+  v.field("shape", t.shape, dims_format{});
   v.or_default("type", t.type);
   v.or_default("order", t.order);
   v.or_default("use", t.role);
@@ -276,9 +276,9 @@ graph graph_from(const json& document, const json_place& at) {
   graph g;
   read_object(g, document, at);
   const json_place ops = place_of_field(at, "ops");
-  check_names(g, ops);
+  check_operator_names(g, ops);
   if (const auto defect = defect_of(g)) throw_bad_value(at, one_line(*defect));
-  for (std::size_t i = 0; i < g.ops.size(); ++i) check_work(g, g.ops[i], place_of_field(ops, i));
+  for (std::size_t i = 0; i < g.ops.size(); ++i) check_work_overflow(g, g.ops[i], place_of_field(ops, i));
   return g;
 }
 

@@ -28,8 +28,8 @@ struct role_format {
   }
 };
 
-constexpr checked_text pattern_text{nullptr, [](std::string_view pattern) { return !pattern.empty(); },
-                                    "an empty pattern fits nothing; drop it, or write \"*\"", false};
+constexpr checked_text_format pattern_text{nullptr, [](std::string_view pattern) { return !pattern.empty(); },
+                                           "an empty pattern fits nothing; drop it, or write \"*\"", false};
 
 // A kind of operator, or "opaque:LABEL".
 struct operator_kind_format {
@@ -45,7 +45,7 @@ struct operator_kind_format {
   }
 };
 
-constexpr checked_text rule_name{"^[a-z0-9_]+$"};  // the same names that defect_of() accepts
+constexpr checked_text_format rule_name{"^[a-z0-9_]+$"};  // the same names that defect_of() accepts
 
 void describe_choice(auto& v, tensor_choice& which) {
   v.nonempty_list("roles", which.roles, role_format{});
@@ -74,7 +74,7 @@ void describe(Visitor& v, prefetch_rule& r) {
   }
   v.optional_field("ahead_operators", operators, plain_format{0, max_operators});
   v.optional_field("ahead_bytes", bytes);
-  v.optional_field("ahead", room, one_of_values{look_ahead_unit::room});
+  v.optional_field("ahead", room, choice_format{look_ahead_unit::room});
   v.require((operators ? 1 : 0) + (bytes ? 1 : 0) + (room ? 1 : 0) == 1,
             "give one of ahead_operators, ahead_bytes and \"ahead\": \"room\"");
   r.unit = operators ? look_ahead_unit::operators : bytes ? look_ahead_unit::bytes : look_ahead_unit::room;
@@ -123,7 +123,7 @@ void describe_policy(auto& v, hint_policy& policy) {
   const auto field = [&](auto& rule) { v.field(verb.c_str(), rule); };
   std::visit(overloaded{[&](residence_rule& r) {
                           v.field(verb.c_str(), r.where,
-                                  one_of_values{residence::managed, residence::device, residence::host});
+                                  choice_format{residence::managed, residence::device, residence::host});
                         },
                         [&](advice_rule& r) { v.field(verb.c_str(), r.hint); }, field},
              policy);
@@ -136,10 +136,10 @@ std::vector<hint_policy> one_policy_of_each_kind(std::variant<Rules...>*) {
 }
 
 // Exactly one of these fields is present in a rule.
-void describe_policies(field_schema& v) {
+void describe_policies(object_schema_builder& v) {
   json one = json::array();
   for (hint_policy kind : one_policy_of_each_kind(static_cast<hint_policy*>(nullptr))) {
-    field_schema alone;
+    object_schema_builder alone;
     describe_policy(alone, kind);
     v.properties.update(alone.properties);
     one.push_back({{"required", alone.required}});
@@ -148,7 +148,7 @@ void describe_policies(field_schema& v) {
 }
 
 // A default policy of the kind whose field is present.
-hint_policy given_kind(field_reader& v) {
+hint_policy policy_of_given_kind(field_reader& v) {
   const std::vector<hint_policy> all = one_policy_of_each_kind(static_cast<hint_policy*>(nullptr));
   const hint_policy* found = nullptr;
   std::vector<std::string_view> verbs;
@@ -174,7 +174,7 @@ void describe(Visitor& v, hint_rule& r) {
   v.field("name", r.name, rule_name);
   describe_choice(v, r.tensors);
   if constexpr (Visitor::makes_schema) return describe_policies(v);
-  if constexpr (Visitor::is_reader) r.policy = given_kind(v);
+  if constexpr (Visitor::is_reader) r.policy = policy_of_given_kind(v);
   describe_policy(v, r.policy);
 }
 

@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::string_view driver = "uvm.";
 
-bool is_driver_figure(const figure& f) {
+bool is_uvm_figure(const figure& f) {
   return f.name.starts_with(driver);
 }
 // Name of the figure within its object.
 std::string json_field_of(const figure& f) {
-  return std::string(is_driver_figure(f) ? f.name.substr(driver.size()) : f.name);
+  return std::string(is_uvm_figure(f) ? f.name.substr(driver.size()) : f.name);
 }
 
 std::vector<std::string> names_of_figures() {
@@ -38,7 +38,7 @@ const json& standard_machine_file() {
 }
 
 std::int64_t standard_value(const figure& f) {
-  return (is_driver_figure(f) ? standard_machine_file().at("uvm") : standard_machine_file())
+  return (is_uvm_figure(f) ? standard_machine_file().at("uvm") : standard_machine_file())
       .at(json_field_of(f))
       .get<std::int64_t>();
 }
@@ -49,12 +49,12 @@ void require_all_figures(const json& document, const std::string& source) {
   std::vector<std::string> missing;
   const auto at = document.find("uvm");
   const json nothing = json::object();
-  const json& of_driver = at == document.end() || !at->is_object() ? nothing : *at;
+  const json& of_uvm = at == document.end() || !at->is_object() ? nothing : *at;
   for (const char* name : {"schema", "name", "source", "calibrated", "estimated"}) {
     if (!document.contains(name)) missing.emplace_back(name);
   }
   for (const figure& f : figures()) {
-    const json& object = is_driver_figure(f) ? of_driver : document;
+    const json& object = is_uvm_figure(f) ? of_uvm : document;
     if (!f.is_optional && !object.contains(json_field_of(f))) missing.emplace_back(f.name);
   }
   if (missing.size() < 2) return;  // one missing figure is reported when it is read
@@ -105,20 +105,20 @@ struct figure_format {
 };
 
 // The figures of the driver, which are a separate object in machine files.
-struct driver_figures {
+struct uvm_figures {
   machine of;
 };
 
 // Spreads of the samples that a machine file stores from its calibration. Readers of a machine do not need
 // them.
-struct kept_calibration {
+struct calibration_spreads {
   std::map<std::string, measure::spread> figures, samples;
   std::vector<std::string> notes;
 };
 
-void describe_figures(auto& v, machine& m, bool of_driver) {
+void describe_figures(auto& v, machine& m, bool of_uvm) {
   for (const figure& f : figures()) {
-    if (is_driver_figure(f) != of_driver) continue;
+    if (is_uvm_figure(f) != of_uvm) continue;
     const std::string name = json_field_of(f);
     const bool is_borrowed = std::ranges::find(m.borrowed, f.name) != m.borrowed.end();
     std::optional<std::int64_t> value = is_borrowed ? std::nullopt : std::optional(value_of(m, f));
@@ -149,22 +149,22 @@ void describe(auto& v, measure::spread& s) {
   v.field("most", s.max);
 }
 
-void describe(auto& v, kept_calibration& c) {
+void describe(auto& v, calibration_spreads& c) {
   v.field("figures", c.figures);
   v.field("samples", c.samples);
   v.field("notes", c.notes);
 }
 
 void describe(auto& v, operator_speed& p) {
-  v.field("kind", p.kind, constant_text{operator_kinds()});
+  v.field("kind", p.kind, constant_text_format{operator_kinds()});
   v.field("precision", p.precision,
-          constant_text{{enum_names<precision>.begin(), enum_names<precision>.end()}});
+          constant_text_format{{enum_names<precision>.begin(), enum_names<precision>.end()}});
   v.optional_field("filter", p.filter, plain_format{1, 1 << 20});
   v.field("percent", p.percent, plain_format{1, 1000});
 }
 
 void describe(auto& v, figure_bounds& w) {
-  v.field("figure", w.name, constant_text{names_of_figures()});
+  v.field("figure", w.name, constant_text_format{names_of_figures()});
   const auto of = std::ranges::find(figures(), w.name, &figure::name);
   const std::int64_t min_value = of == figures().end() ? 0 : of->min_value;
   const std::int64_t max_value = of == figures().end() ? max_integer : of->max_value;
@@ -172,32 +172,32 @@ void describe(auto& v, figure_bounds& w) {
   v.field("most", w.max_value, plain_format{std::max(min_value, w.min_value), max_value});
 }
 
-void describe(auto& v, driver_figures& d) {
+void describe(auto& v, uvm_figures& d) {
   describe_figures(v, d.of, true);
 }
 
 namespace {
 
-void describe(auto& v, machine& m, std::optional<kept_calibration>& calibration) {
+void describe(auto& v, machine& m, std::optional<calibration_spreads>& calibration) {
   v.constant("schema", 1);
   v.field("name", m.name, plain_name);
   v.field("source", m.source);
   v.field("calibrated", m.calibrated);
   describe_figures(v, m, false);
-  driver_figures of_driver{m};
-  v.field("uvm", of_driver);
+  uvm_figures of_uvm{m};
+  v.field("uvm", of_uvm);
   if (v.is_reader) {
-    m.uvm = of_driver.of.uvm;
-    m.borrowed.insert(m.borrowed.end(), of_driver.of.borrowed.begin(), of_driver.of.borrowed.end());
+    m.uvm = of_uvm.of.uvm;
+    m.borrowed.insert(m.borrowed.end(), of_uvm.of.borrowed.begin(), of_uvm.of.borrowed.end());
   }
-  v.field("estimated", m.estimated, constant_text{names_of_figures()});
+  v.field("estimated", m.estimated, constant_text_format{names_of_figures()});
   v.note("estimated", "figures that nobody measured");
   v.optional_field("operators", m.operators);
   v.optional_field("widths", m.bounds);
   v.optional_field("calibration", calibration);
 }
 
-json write_machine(const machine& m, std::optional<kept_calibration> calibration) {
+json write_machine(const machine& m, std::optional<calibration_spreads> calibration) {
   machine copy = m;
   field_writer v;
   describe(v, copy, calibration);
@@ -215,8 +215,8 @@ std::string to_json(const machine& from) {
 }
 
 std::string to_json(const machine& of, const measure::calibration& from) {
-  return dump_indented(
-      write_machine(of, kept_calibration{from.results.spread_of_figure, from.samples, from.results.notes}));
+  return dump_indented(write_machine(
+      of, calibration_spreads{from.results.spread_of_figure, from.samples, from.results.notes}));
 }
 
 machine machine_from_json(std::string_view text, const std::string& source) {
@@ -224,7 +224,7 @@ machine machine_from_json(std::string_view text, const std::string& source) {
   require_all_figures(document, source);
   const json_place at{source, ""};
   machine to;
-  std::optional<kept_calibration> any;
+  std::optional<calibration_spreads> any;
   field_reader v(document, at);
   describe(v, to, any);
   v.finish();
@@ -233,9 +233,9 @@ machine machine_from_json(std::string_view text, const std::string& source) {
 }
 
 std::string machine_schema() {
-  field_schema v;
+  object_schema_builder v;
   machine any;
-  std::optional<kept_calibration> calibration;
+  std::optional<calibration_spreads> calibration;
   describe(v, any, calibration);
   json made =
       schema_titled("A machine file of umbench",

@@ -49,7 +49,7 @@ std::string result_text(record r) {
 }
 
 // Replaces `kept` by `other` if only that has a result. Throws if both have different results.
-void keep_result(part_entry& kept, part_entry&& other) {
+void keep_one_result(part_entry& kept, part_entry&& other) {
   if (!is_result(other.entry.result)) return;
   if (!is_result(kept.entry.result)) {
     kept = std::move(other);
@@ -67,7 +67,7 @@ part drop_duplicates(part all) {
     if (is_new) {
       kept.push_back(std::move(e));
     } else {
-      keep_result(kept[at->second], std::move(e));
+      keep_one_result(kept[at->second], std::move(e));
     }
   }
   return kept;

@@ -108,7 +108,7 @@ struct action_format {
   json schema() const {
     json kinds = json::array();
     for (action a : action_kinds()) {
-      field_schema v;
+      object_schema_builder v;
       v.constant("do", verb_of(a));
       std::visit([&](auto& one) { describe_action(v, one, of); }, a);
       kinds.push_back(v.object_schema());
@@ -118,15 +118,15 @@ struct action_format {
 };
 
 // The residence of every tensor of a graph, by name.
-struct named_homes {
+struct residences_by_name {
   const graph* of = nullptr;
   std::vector<residence> home = {};
 };
-struct homes_format {
+struct residences_format {
   const graph* of;
-  json write(named_homes homes) const { return write_object(homes); }
-  named_homes read(const json& value, const json_place& at) const {
-    named_homes homes{of, std::vector<residence>(of->tensors.size())};
+  json write(residences_by_name homes) const { return write_object(homes); }
+  residences_by_name read(const json& value, const json_place& at) const {
+    residences_by_name homes{of, std::vector<residence>(of->tensors.size())};
     read_object(homes, value, at);
     return homes;
   }
@@ -161,7 +161,7 @@ struct built_network_format {
   }
   json schema() const {
     network_spec any;
-    field_schema v, of_graph;
+    object_schema_builder v, of_graph;
     describe_network(v, any, "name", "knobs");
     of_graph.properties["graph"] = {{"$ref", "graph.schema.json"}};
     of_graph.required.push_back("graph");
@@ -169,7 +169,7 @@ struct built_network_format {
   }
 };
 
-struct packer_name {
+struct packer_format {
   json write(const packer& p) const { return p.name; }
   packer read(const json& value, const json_place& at) const {
     return choice_of_value(value, at, all_packers());
@@ -192,7 +192,7 @@ void describe(auto& v, box& b) {
   }
 }
 
-void describe(auto& v, named_homes& homes) {
+void describe(auto& v, residences_by_name& homes) {
   for (std::size_t t = 0; t < homes.home.size(); ++t) {
     v.field(homes.of->tensors[t].name.c_str(), homes.home[t]);
   }
@@ -204,15 +204,15 @@ void describe(auto& v, plan_file& file) {
   v.field("network", file.network, built_network_format{});
   v.field("strategy", file.strategy, strategy_name);
   v.field("strategy_knobs", file.strategy_knobs, any_integer);
-  v.field("ratio", file.ratio, number_range{min_ratio, max_ratio});
+  v.field("ratio", file.ratio, number_range_format{min_ratio, max_ratio});
   v.field("footprint_bytes", file.footprint);
   v.field("budget_bytes", file.budget, plain_format{1});
   v.field("mode", file.mode);
-  v.field("placed_by", file.packing_algorithm, packer_name{});
+  v.field("placed_by", file.packing_algorithm, packer_format{});
   static const graph none;  // the schema does not depend on a network
   const named_graph of{file.network.network ? *file.network.network : none};
-  named_homes homes{&of.g, file.plan.residences};
-  v.field("homes", homes, homes_format{&of.g});
+  residences_by_name homes{&of.g, file.plan.residences};
+  v.field("homes", homes, residences_format{&of.g});
   file.plan.residences = homes.home;
   v.field("actions", file.plan.actions, action_format{of});
   const auto count = static_cast<std::int64_t>(file.plan.actions.size());
@@ -229,7 +229,7 @@ namespace {
 
 // Throws unless ratio, footprint and budget agree, so that records have the ratio at which they ran. The
 // footprint is that of the network and, on a GPU, of its workspaces.
-void check_amounts(const plan_file& file, const json_place& at) {
+void check_ratio_and_budget(const plan_file& file, const json_place& at) {
   const graph& g = *file.network.network;
   const byte_count packed = footprint_of(g, profile(g.ops.size())).total;
   const byte_count smallest =
@@ -257,7 +257,7 @@ plan_file plan_from_json(std::string_view text, const std::string& source) {
   const json_place at{source, ""};
   plan_file file;
   read_object(file, parse_json(text, source), at);
-  check_amounts(file, at);
+  check_ratio_and_budget(file, at);
   if (const auto defect = defect_of(*file.network.network, file.plan)) {
     throw_bad_value(at, fmt::format("the plan is wrong: {}", one_line(*defect)));
   }

@@ -20,7 +20,7 @@ struct quotient_format {
 };
 
 // Digests are written as text, since some readers of JSON lose bits of 64-bit numbers.
-struct hexadecimal {
+struct hexadecimal_format {
   json write(std::uint64_t value) const { return fmt::format("{:016x}", value); }
   json write(const std::string& text) const { return text; }
   template <class T>
@@ -43,7 +43,7 @@ struct hexadecimal {
   }
 };
 
-constexpr checked_text one_line_text{
+constexpr checked_text_format one_line_text{
     "^[^\\n]*$",
     [](std::string_view text) { return !text.empty() && text.find('\n') == std::string_view::npos; },
     "is empty or has several lines; it is one", false};
@@ -57,10 +57,10 @@ struct same_bits_format {
 };
 
 // Format of launch modes on a GPU.
-constexpr one_of_values launch_text{launch_mode::streams, launch_mode::operator_graphs,
+constexpr choice_format launch_text{launch_mode::streams, launch_mode::operator_graphs,
                                     launch_mode::stretch_graphs, launch_mode::cuda_graph};
 
-struct rules_object {
+struct rules_format {
   json write(const hint_strategy& rules) const { return json_of(rules); }
   hint_strategy read(const json& value, const json_place& at) const { return hint_strategy_from(value, at); }
   json schema() const {
@@ -73,7 +73,7 @@ struct rules_object {
 };
 
 // A bound is null if no plan of its class exists.
-struct bound_time {
+struct bound_time_format {
   json write(nanoseconds ns) const { return ns == no_bound ? json(nullptr) : json(ns); }
   nanoseconds read(const json& value, const json_place& at) const {
     return value.is_null() ? no_bound : integer_of_value(value, at);
@@ -173,16 +173,16 @@ void describe(auto& v, steady_cycle& c) {
 }
 
 void describe(auto& v, class_bounds& b) {
-  v.field("swap_ns", b.swap, bound_time{});
-  v.field("recompute_ns", b.recompute, bound_time{});
-  v.field("both_ns", b.both, bound_time{});
+  v.field("swap_ns", b.swap, bound_time_format{});
+  v.field("recompute_ns", b.recompute, bound_time_format{});
+  v.field("both_ns", b.both, bound_time_format{});
 }
 
 void describe(auto& v, plan_bound& b) {
   v.field("class", b.kind.narrowest_class);
   v.field("swaps", b.kind.swaps);
   v.field("repeats", b.kind.recomputes);
-  v.field("least_ns", b.min_time, bound_time{});
+  v.field("least_ns", b.min_time, bound_time_format{});
 }
 
 void describe(auto& v, written_bounds& b) {
@@ -231,7 +231,7 @@ void describe_identity(auto& v, record& r) {
   v.field("workspace_cap_bytes", r.workspace_cap, plain_format{1});
   v.field("strategy", r.strategy);
   v.field("strategy_knobs", r.strategy_knobs, any_integer);
-  v.field("rules", r.rules, rules_object{});
+  v.field("rules", r.rules, rules_format{});
   v.field("family", r.strategy_family);
   v.field("bits", r.same_bits, same_bits_format{});
   v.field("ratio", r.ratio, quotient_format{});
@@ -239,7 +239,7 @@ void describe_identity(auto& v, record& r) {
   v.field("backend", r.backend, backend_text);
   v.field("device", r.device);
   v.field("figures", r.planner_machine);
-  v.field("figures_digest", r.planner_machine_digest, hexadecimal{});
+  v.field("figures_digest", r.planner_machine_digest, hexadecimal_format{});
   v.field("borrowed_figures", r.borrowed_figures);
   v.field("iterations", r.iterations, plain_format{1, max_iterations});
 }
@@ -279,7 +279,7 @@ void describe_result(auto& v, record& r) {
   v.field("compute_ns", r.compute_time);
   describe_bounds(v, r);
   v.optional_field("notes", r.notes);
-  v.field("digest", r.digest, hexadecimal{});
+  v.field("digest", r.digest, hexadecimal_format{});
   v.field("loss", r.loss);
 }
 

@@ -25,7 +25,7 @@ namespace um {
 namespace {
 
 // Whether an incomplete line is the start of an environment line.
-bool looks_like_record(std::string_view torn) {
+bool is_start_of_environment_line(std::string_view torn) {
   return torn.starts_with(opening_of_records.substr(0, torn.size()));
 }
 
@@ -84,7 +84,7 @@ record_file::record_file(std::filesystem::path path, open_mode mode) : path_(std
     return;
   }
   try {
-    load(text, mode);
+    load_and_cut_torn_line(text, mode);
   } catch (const std::bad_alloc&) {
     throw input_error(
         fmt::format("{}: cannot read: memory does not suffice for it", one_line(path_.string())));
@@ -126,12 +126,12 @@ void record_file::lock(open_mode mode) {
   }
 }
 
-void record_file::load(const std::string& text, open_mode mode) {
+void record_file::load_and_cut_torn_line(const std::string& text, open_mode mode) {
   std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   lacks_last_line_break_ = whole < text.size() && is_json(std::string_view(text).substr(whole));
   if (lacks_last_line_break_) whole = text.size();
   const std::size_t torn = text.size() - whole;
-  if (whole == 0 && !looks_like_record(text)) {
+  if (whole == 0 && !is_start_of_environment_line(text)) {
     throw input_error(fmt::format("{}: is no record file of umbench{}", one_line(path_.string()),
                                   mode == open_mode::read ? "" : "; choose another --out"));
   }

@@ -49,7 +49,7 @@ class record_file {
  private:
   void prepare_to_append(open_mode mode);
   void lock(open_mode mode);
-  void load(const std::string& text, open_mode mode);
+  void load_and_cut_torn_line(const std::string& text, open_mode mode);
   void load_line(std::string_view line, std::size_t number);
   void append_line(std::string line);
   bool file_is_unchanged() const;

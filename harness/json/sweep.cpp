@@ -14,7 +14,7 @@ namespace um {
 namespace {
 
 // Values of knobs: {"ahead": [1, 2], "other": 3}.
-struct knob_lists {
+struct knob_lists_format {
   static constexpr bool whole = true;
   json write(const auto& knobs) const { return knobs; }
   template <class T>
@@ -115,10 +115,10 @@ void describe_grid(auto& v, grid& g, const network_format& network) {
   v.one_or_more("fusion", g.fusions);
   v.one_or_more("precision", g.precisions);
   v.one_or_more("memory_order", g.orders);
-  v.or_default("network_knobs", g.network_knobs, knob_lists{});
+  v.or_default("network_knobs", g.network_knobs, knob_lists_format{});
   v.one_or_more("strategy", g.strategies, strategy_format{});
-  v.or_default("strategy_knobs", g.strategy_knobs, knob_lists{});
-  v.one_or_more("ratio", g.ratios, number_range{min_ratio, max_ratio});
+  v.or_default("strategy_knobs", g.strategy_knobs, knob_lists_format{});
+  v.one_or_more("ratio", g.ratios, number_range_format{min_ratio, max_ratio});
   v.one_or_more("budget", g.budgets, size_format{});
   v.one_or_more("backend", g.backends, backend_text);
   v.one_or_more("mode", g.modes);
@@ -195,7 +195,7 @@ json requires_one_of(const char* name) {
 }  // namespace
 
 std::string sweep_schema() {
-  field_schema v;
+  object_schema_builder v;
   grid any;
   describe_grid(v, any, {});
   json of_grid = v.object_schema(), made = schema_of_object<sweep_document>();

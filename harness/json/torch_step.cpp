@@ -48,7 +48,7 @@ void describe(auto& v, torch_node& n) {
   v.field("elements", n.elements, up_to_most);
   v.field("ns", n.ns, up_to_most);
   v.field("workspace", n.workspace, up_to_most);
-  v.field("pace", n.bandwidth_share, number_range{0.01, 1});
+  v.field("pace", n.bandwidth_share, number_range_format{0.01, 1});
   v.field("family", n.family, plain_format{0, 1 << 30});
   v.field("forward", n.can_run_forward);
   v.field("resident", n.is_resident);
@@ -63,12 +63,12 @@ void describe(auto& v, torch_question& q) {
   v.field("nodes", q.step.nodes);
   v.field("budget", q.budget, plain_format{1, max_bytes});
   v.field("base_bytes", q.step.base_bytes, up_to_most);
-  v.field("bytes_per_ns", q.step.bytes_per_ns, number_range{1e-6, max_rate});
+  v.field("bytes_per_ns", q.step.bytes_per_ns, number_range_format{1e-6, max_rate});
   v.field("launch_ns", q.step.min_kernel_ns, up_to_most);
   v.field("between_ns", q.step.kernel_gap_ns, up_to_most);
-  v.field("link_bytes_per_ns", q.step.link_bytes_per_ns, number_range{0, max_rate});
+  v.field("link_bytes_per_ns", q.step.link_bytes_per_ns, number_range_format{0, max_rate});
   v.field("copy_ns", q.step.copy_latency_ns, up_to_most);
-  v.field("copy_drag", q.step.kernel_slowdown, number_range{0, 1});
+  v.field("copy_drag", q.step.kernel_slowdown, number_range_format{0, 1});
   v.field("host_kernel_ns", q.step.kernel_launch_cpu_ns, up_to_most);
   v.field("host_copy_ns", q.step.copy_launch_cpu_ns, up_to_most);
   v.field("fused", q.step.fuses_kernels);

@@ -6,7 +6,7 @@ namespace um {
 namespace {
 
 constexpr double max_figure = 1e15;
-constexpr number_range any_ratio{min_ratio, max_ratio};
+constexpr number_range_format any_ratio{min_ratio, max_ratio};
 
 void describe_network(auto& v, known_figure& k) {
   network_spec n;
@@ -27,9 +27,9 @@ void describe_network(auto& v, known_figure& k) {
 void describe(auto& v, known_figure& k) {
   v.field("name", k.name);
   v.field("source", k.source);
-  v.field("least", k.min_value, number_range{1e-6, max_figure});
-  v.field("most", k.max_value, number_range{k.min_value, max_figure});
-  v.field("unit", k.unit, constant_text{{"ns", "GB/s", "times", "ms"}});
+  v.field("least", k.min_value, number_range_format{1e-6, max_figure});
+  v.field("most", k.max_value, number_range_format{k.min_value, max_figure});
+  v.field("unit", k.unit, constant_text_format{{"ns", "GB/s", "times", "ms"}});
   v.field("input", k.is_calibration_input);
   v.field("machine", k.machine);
   v.optional_field("why", k.miss_reason);

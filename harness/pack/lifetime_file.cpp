@@ -51,9 +51,9 @@ class line_reader {
   traced_lifetime read() {
     traced_lifetime l;
     l.id = next_field(rest_, ',');
-    l.bytes = number("bytes");
-    l.begin = number("begin");
-    l.end = number("end");
+    l.bytes = read_number("bytes");
+    l.begin = read_number("begin");
+    l.end = read_number("end");
     if (l.id.empty()) refuse("the id is empty");
     if (l.begin >= l.end) refuse(fmt::format("it ends at {}, not after its begin at {}", l.end, l.begin));
     while (!rest_.empty()) {
@@ -68,7 +68,7 @@ class line_reader {
  private:
   [[noreturn]] void refuse(std::string_view problem) const { um::throw_bad_value(source_, number_, problem); }
 
-  std::uint64_t number(std::string_view name) {
+  std::uint64_t read_number(std::string_view name) {
     if (rest_.empty()) refuse(fmt::format("there is no {}; a line is id, bytes, begin, end", name));
     const std::string_view text = next_field(rest_, ',');
     const auto value = parse_number(text);

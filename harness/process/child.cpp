@@ -77,7 +77,7 @@ void drain_pipe(descriptor& from, std::string& into, std::size_t keep_last) {
 // --- in the child ---
 
 // Closes the descriptors that are marked close-on-exec.
-void close_on_exec() {
+void close_marked_descriptors() {
   std::vector<int> open_ones;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     open_ones.push_back(std::atoi(entry.path().filename().c_str()));
@@ -127,7 +127,7 @@ void redirect_streams(const descriptor& out, const descriptor& error) {
   redirect_streams(out, error);
   int code = 1;
   try {
-    close_on_exec();
+    close_marked_descriptors();
     raise_oom_score();
     code = job();
   } catch (const std::bad_alloc&) {  // must not allocate
@@ -227,7 +227,7 @@ struct child_pool::child {
 
   void kill_group() const { kill(-pid, SIGKILL); }
 
-  void count_time(char state) {
+  void add_spent_time(char state) {
     const auto now = clock::now();
     auto passed = now - last_check;
     last_check = now;
@@ -240,7 +240,7 @@ struct child_pool::child {
     spent += passed;
   }
 
-  void kill_with_patience() {
+  void kill_and_mark_timed_out() {
     kill_group();
     report.has_timed_out = true;
     give_up_time = clock::now() + within.kill_patience;
@@ -252,7 +252,7 @@ struct child_pool::child {
   }
 
   // Returns true once the process has ended, or is stuck because not even SIGKILL ends it.
-  bool is_over() {
+  bool poll_for_end() {
     siginfo_t ended{};
     const char state = probe.state(pid);
     const bool asleep = state == 'D';  // a process in uninterruptible sleep has not ended
@@ -271,14 +271,14 @@ struct child_pool::child {
       report.ran_out_of_memory = probe.out_of_memory_kills() > kills_before;
       return true;
     }
-    count_time(state);
+    add_spent_time(state);
     if (time_left() > clock::duration::zero()) return false;
     if (report.has_timed_out) {
       report.is_stuck = true;
       return true;
     }
     report.last_state = state;
-    kill_with_patience();
+    kill_and_mark_timed_out();
     return false;
   }
 };
@@ -322,7 +322,7 @@ void child_pool::poll_once() {
 std::optional<child_report> child_pool::reap() {
   for (auto& c : children_) {
     c->read_output();
-    if (!c->is_over()) continue;
+    if (!c->poll_for_end()) continue;
     child_report report = std::move(c->report);
     std::swap(c, children_.back());
     children_.pop_back();
@@ -341,7 +341,7 @@ std::optional<child_report> child_pool::wait(const std::function<void()>& meanwh
 }
 
 void child_pool::kill_all() {
-  for (const auto& c : children_) c->kill_with_patience();
+  for (const auto& c : children_) c->kill_and_mark_timed_out();
   while (!children_.empty()) {
     if (!reap()) poll_once();
     signals_->stop_signal();  // consumes the signal, so that the descriptor is no longer readable

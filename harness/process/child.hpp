@@ -26,7 +26,7 @@ struct process_probe {
   std::function<std::optional<std::chrono::nanoseconds>(pid_t)> processor_time;
 };
 
-process_probe make_kernel_probe();
+process_probe make_proc_probe();
 
 // Until its destruction, SIGCHLD and those of SIGINT, SIGTERM and SIGHUP that are not ignored are read from a
 // descriptor, and a write to a closed pipe or beyond a size limit gives an error instead of a signal.
@@ -96,7 +96,7 @@ class child_pool {
   // does not survive a fork. `probe` queries the child's state. Throws `no_child_available` or another
   // std::runtime_error if none can be started.
   void start(std::size_t id, const child_job& job, child_limits within,
-             process_probe probe = make_kernel_probe());
+             process_probe probe = make_proc_probe());
   std::size_t running() const { return children_.size(); }
 
   // Waits for the next child to end; nothing if a stop signal came first. Calls `meanwhile` twice a second or

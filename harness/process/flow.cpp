@@ -112,7 +112,7 @@ void record_memory(record& r, const execution_plan& plan) {
 
 // Returns the network. On a GPU a replayed operator needs a duration; one without a duration gets the
 // estimate of the planners' machine.
-std::shared_ptr<const graph> network_of(const cell& work) {
+std::shared_ptr<const graph> network_with_durations(const cell& work) {
   if (work.backend.is_simulated || !has_opaque(*work.network.network)) return work.network.network;
   return std::make_shared<const graph>(with_durations(*work.network.network, work.planner_machine.value()));
 }
@@ -142,7 +142,7 @@ struct prepared_cell {
 // Fills `r` step by step, so that it keeps what is known if something throws. Throws
 // infeasible.
 prepared_cell prepare(const cell& work, record& r) {
-  prepared_cell p{work, network_of(work), open_backend(work), {}, {}, {}, {}};
+  prepared_cell p{work, network_with_durations(work), open_backend(work), {}, {}, {}, {}};
   r.is_replay = !r.simulated && has_opaque(*p.network);
   p.on = p.runs_on->describe();
   p.figures = planner_machine_with_sizes(work, p.on);
@@ -203,7 +203,7 @@ struct lowered_plan {
 };
 
 // Makes the cell's plan, or returns the one from its file. Throws infeasible.
-lowered_plan make_plan(const prepared_cell& p, record& r) {
+lowered_plan load_or_make_plan(const prepared_cell& p, record& r) {
   if (p.work.plan) return {p.work.plan->plan, p.work.plan->packing_algorithm};
   const strategy& s = p.work.strategy->row;
   const auto begin = clock::now();
@@ -217,8 +217,8 @@ lowered_plan make_plan(const prepared_cell& p, record& r) {
 }
 
 // Makes or loads the plan, verifies and lowers it. Throws infeasible and invalid_plan.
-lowered_plan load_or_make_plan(const prepared_cell& p, record& r) {
-  lowered_plan made = run_or_report_defect(p, [&] { return make_plan(p, r); });
+lowered_plan load_or_make_lowered_plan(const prepared_cell& p, record& r) {
+  lowered_plan made = run_or_report_defect(p, [&] { return load_or_make_plan(p, r); });
   made.steps = run_or_report_defect(
       p, [&] { return lower(p.planning_problem(), verify_plan(*p.network, made.plan), made.placed_by); });
   const plan_kind kind = plan_kind_of(*p.network, made.plan);
@@ -228,11 +228,11 @@ lowered_plan load_or_make_plan(const prepared_cell& p, record& r) {
   return made;
 }
 
-void fill_record(record& r, const cell& work,
-                 const std::function<void(const record&)>& report_before_counting) {
+void run_and_fill_record(record& r, const cell& work,
+                         const std::function<void(const record&)>& report_before_counting) {
   const auto begin = clock::now();
   const prepared_cell p = prepare(work, r);
-  const execution_plan plan = load_or_make_plan(p, r).steps;
+  const execution_plan plan = load_or_make_lowered_plan(p, r).steps;
   if (!r.simulated) check_host_memory_free(plan);
 
   const auto took = execute_and_record(r, work, *p.runs_on, *p.network, plan);
@@ -259,7 +259,7 @@ std::optional<std::string> misfit_without_workspaces(const cell& work, const mac
   const cell rehearsed = as_simulated_on(work, figures);
   record r = make_record(rehearsed);
   try {
-    load_or_make_plan(prepare(rehearsed, r), r);
+    load_or_make_lowered_plan(prepare(rehearsed, r), r);
   } catch (const operands_too_large& misfit) {
     return misfit.what();
   } catch (const infeasible& misfit) {  // rules may find room at another budget
@@ -293,13 +293,13 @@ record with_outcome(const cell& work, const std::function<void(record&)>& fill_i
 }
 
 record run_cell(const cell& work, const std::function<void(const record&)>& report_before_counting) {
-  return with_outcome(work, [&](record& r) { fill_record(r, work, report_before_counting); });
+  return with_outcome(work, [&](record& r) { run_and_fill_record(r, work, report_before_counting); });
 }
 
 planned_cell plan_cell(const cell& work) {
   record r = make_record(work);
   const prepared_cell p = prepare(work, r);
-  lowered_plan lowered = load_or_make_plan(p, r);
+  lowered_plan lowered = load_or_make_lowered_plan(p, r);
   const experiment& e = work.settings;
   planned_cell made;
   made.file = work.plan.value_or(plan_file{work.network, e.strategy, e.strategy_knobs, e.ratio,

@@ -100,7 +100,7 @@ void add_nvml_facts(fact_sheet& facts, int device) {
 
 // How kernels access memory from malloc: by faults that the driver handles, by hardware of the link, or not
 // at all.
-const char* addressing(int device) {
+const char* host_addressing_mode(int device) {
   if (device_attribute(cudaDevAttrPageableMemoryAccess, device) == 0) return "none";
   return device_attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device) != 0 ? "ats" : "hmm";
 }
@@ -111,7 +111,7 @@ fact_sheet further_facts(const cudaDeviceProp& properties, int device) {
   facts.known["uuid_hash"] = hash_uuid(properties.uuid);
   facts.known["cublas"] = cublas_version();
   facts.known["ecc"] = yes(properties.ECCEnabled != 0);
-  facts.known["addressing"] = addressing(device);
+  facts.known["addressing"] = host_addressing_mode(device);
   facts.known["host_accesses_device_memory"] =
       yes(device_attribute(cudaDevAttrDirectManagedMemAccessFromHost, device) != 0);
   add_nvml_facts(facts, device);

@@ -25,7 +25,7 @@ constexpr int exit_gpu_unavailable =
     2;  // exit code if the GPU is not available; the reason is on standard error
 
 // For tests: how the cell of this key is to fail (see start_cell()); "" if it is not.
-std::string_view requested_failure(const std::string& key) {
+std::string_view test_failure_of(const std::string& key) {
   const char* asked = std::getenv("UMBENCH_TEST_CELL");
   const std::string_view text = asked ? asked : "";
   const std::size_t colon = text.find(':');
@@ -40,7 +40,7 @@ child_limits limits_for(const cell& work) {
                                                                           ? deadline_clock_kind::processor
                                                                           : deadline_clock_kind::clock};
   const char* const shorter = std::getenv("UMBENCH_TEST_DEADLINE_MS");
-  if (shorter != nullptr && !requested_failure(work.key).empty()) {
+  if (shorter != nullptr && !test_failure_of(work.key).empty()) {
     within.deadline = within.kill_patience = std::chrono::milliseconds{std::atoi(shorter)};
   }
   return within;
@@ -63,9 +63,9 @@ void fail_as_requested(std::string_view failure) {
   while (failure == "hang" || failure == "sleep") pause();
 }
 
-// The kernel's probe or, for a cell that is to fail by "sleep", one that reports uninterruptible sleep.
+// The probe of /proc or, for a cell that is to fail by "sleep", one that reports uninterruptible sleep.
 process_probe probe_for(std::string_view failure) {
-  process_probe probe = make_kernel_probe();
+  process_probe probe = make_proc_probe();
   if (failure == "sleep") probe.state = [](pid_t) { return 'D'; };
   return probe;
 }
@@ -109,7 +109,7 @@ std::optional<record> record_before_counting(const child_report& report) {
   }
 }
 
-record record_of_failure(const cell& work, const child_report& report) {
+record final_record_of(const cell& work, const child_report& report) {
   if (report.is_stuck) {
     return failed_record(
         work, outcome::hung,
@@ -137,7 +137,7 @@ record record_of_failure(const cell& work, const child_report& report) {
 // The main function of a cell's process.
 int run_and_print_record(const cell& work) {
   const auto tell = [](const record& r) { std::cout << to_json(r) << std::endl; };
-  std::string_view failure = requested_failure(work.key);
+  std::string_view failure = test_failure_of(work.key);
   if (failure.starts_with(late)) {
     tell(run_cell(work, {}));
     failure.remove_prefix(late.size());
@@ -160,7 +160,7 @@ int print_gpu_facts(int device) {
 }  // namespace
 
 record record_of(const cell& work, const child_report& report) {
-  record end = record_of_failure(work, report);
+  record end = final_record_of(work, report);
   if (is_result(end.result) || end.result == outcome::hung) return end;
   std::optional<record> told = record_before_counting(report);
   if (!told) return end;
@@ -172,7 +172,7 @@ bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
   try {
     pool.start(
         id, [&] { return run_and_print_record(work); }, limits_for(work),
-        probe_for(requested_failure(work.key)));
+        probe_for(test_failure_of(work.key)));
     return true;
   } catch (const no_child_available&) {
     if (pool.running() == 0) throw;

@@ -197,7 +197,7 @@ observer::energy_mark observer::take_mark(std::uint32_t done) const {
 
 // This is called twice with the number of timed iterations: after the last of them, and before the untimed
 // ones.
-void observer::watch(std::uint32_t done) {
+void observer::on_iterations_done(std::uint32_t done) {
   if (done == 0 && gpu_) before_ = gpu_->state();
   if (done < iterations_) return;
   if (gpu_ && !after_) after_ = gpu_->state();

@@ -46,18 +46,19 @@ class nvml {
   void* device_ = nullptr;
 };
 
-// Pass `watch` to execution_request::watch, for a run of `iterations` with untimed iterations at the end.
+// Pass `on_iterations_done` to execution_request::watch, for a run of `iterations` with untimed iterations at
+// the end.
 class observer {
  public:
-  // Duration of the untimed iterations, long enough for many updates of the energy counter.
-  static constexpr nanoseconds linger_time = 1'000'000'000;
+  // Long enough for many updates of the energy counter.
+  static constexpr nanoseconds linger_time = 1'000'000'000;  // duration of the untimed iterations
 
   // `why_not` is the reason if `gpu` is empty.
   observer(std::uint32_t iterations, std::optional<nvml> gpu, std::string why_not = {});
 
-  // Called when `iterations_done` iterations have ended. Stores the GPU's state before and after the timed
+  // Called when `done` iterations have ended. Stores the GPU's state before and after the timed
   // iterations, and energy before and after the untimed ones.
-  void watch(std::uint32_t iterations_done);
+  void on_iterations_done(std::uint32_t done);
   observation result() const;
 
  private:

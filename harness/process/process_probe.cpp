@@ -42,7 +42,7 @@ std::optional<std::chrono::nanoseconds> processor_time_of(pid_t process) {
 
 }  // namespace
 
-process_probe make_kernel_probe() {
+process_probe make_proc_probe() {
   return {state_of, out_of_memory_kill_count, processor_time_of};
 }
 

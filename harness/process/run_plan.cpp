@@ -15,7 +15,7 @@ using clock = std::chrono::steady_clock;
 constexpr std::uint32_t max_counted_iterations = 3;
 
 engine_figure figure_of(std::string name, const op_cost& c, const work& w) {
-  return {std::move(name), c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.batch_parts};
+  return {std::move(name), c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.engine_parts};
 }
 
 std::string name_of_action(const graph& g, const action& a) {
@@ -97,7 +97,7 @@ clock::duration execute_and_record(record& r, const cell& work, backend& target,
   std::optional<observer> seen;
   if (!r.simulated && !work.skips_observation) {
     seen.emplace(observer_of(work.backend.device, e.iterations));
-    how.watch = [&](std::uint32_t done) { seen->watch(done); };
+    how.watch = [&](std::uint32_t done) { seen->on_iterations_done(done); };
     how.linger_time = observer::linger_time;
   }
   const execution done = target.execute(g, plan, how);

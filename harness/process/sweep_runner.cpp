@@ -36,7 +36,7 @@ class sweep_run {
         done_.emplace(i, *r);
       } else if (const record* hung = find_earlier_hang(cells[i])) {
         done_.emplace(i, *hung);
-        record_end(cells[i], *hung);
+        remember_failure(cells[i], *hung);
       } else {
         waiting_.push_back(i);
       }
@@ -59,7 +59,7 @@ class sweep_run {
       const auto report = pool_.wait();
       if (!report) return false;
       record r = record_of(cells_[report->id], *report);
-      record_end(cells_[report->id], r);
+      remember_failure(cells_[report->id], r);
       if (r.result == outcome::hung) hung_ = r.key;
       ended_.emplace(report->id, std::move(r));
     }
@@ -87,7 +87,7 @@ class sweep_run {
     return r && r->result == outcome::hung ? r : nullptr;
   }
 
-  void record_end(const cell& work, const record& r) {
+  void remember_failure(const cell& work, const record& r) {
     if (settings_.ignores_earlier_failures || (r.result != outcome::timeout && r.result != outcome::hung))
       return;
     const auto [at, is_new] = line_ends_.emplace(work.line_key, failed_cell{&work, r.result});

@@ -47,7 +47,7 @@ std::string cost_text(const memory_advice& a, const tried_strategy& t) {
                       : time;
 }
 
-std::string need_of(const tried_strategy& t) {
+std::string need_text(const tried_strategy& t) {
   const byte_count pinned = t.result.memory.pinned_arena.value_or(0),
                    managed = t.result.memory.managed_arena.value_or(0);
   std::string text(program_changes_for(t.technique));
@@ -87,7 +87,7 @@ std::string table_row(const memory_advice& a, const tried_strategy& t) {
   const std::string slowdown = time && a.in_core_ns ? factor_text(slowdown_of(a, t)) : "-";
   const std::string failed = outcome_text(t.result);
   const std::string last =
-      time ? fmt::format("{}: {}", to_text(t.technique), need_of(t))
+      time ? fmt::format("{}: {}", to_text(t.technique), need_text(t))
            : failed.substr(0, failed.find(" ("));  // the reason without the part in parentheses
   return fmt::format("{:>8}  {:>8}  {:<17}  {}\n", slowdown, time ? time_text(*time) : "-", t.result.strategy,
                      wrap_text(last, indent));
@@ -171,7 +171,7 @@ std::string advice_text(const memory_advice& a, const std::string& setting) {
   } else {
     text += fmt::format("Take {} ({}): {}, {}. It asks for this: {}. ", named->result.strategy,
                         to_text(named->technique), cost_text(a, *named), provenance(named->result),
-                        need_of(*named));
+                        need_text(*named));
     text += named->result.same_bits ? "The result is the same to the bit."
                                     : "The result is the same up to rounding.";
   }

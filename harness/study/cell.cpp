@@ -97,7 +97,7 @@ std::string workspace_text(const experiment& e) {
   return cap == standard_workspace_cap ? "" : fmt::format(",workspace={}B", cap);
 }
 
-knob_values completed_knobs(const strategy& s, const knob_values& given) {
+knob_values complete_knobs_of_user(const strategy& s, const knob_values& given) {
   try {
     return complete_knobs(s, given);
   } catch (const std::invalid_argument& error) {
@@ -176,7 +176,7 @@ built_network complete_and_build(network_spec spec) {
 }
 
 cell complete_cell(experiment e, built_network network, strategy_choice choice) {
-  e.strategy_knobs = completed_knobs(choice->row, e.strategy_knobs);
+  e.strategy_knobs = complete_knobs_of_user(choice->row, e.strategy_knobs);
   cell c;
   c.strategy = std::move(choice);
   return complete_cell(std::move(c), std::move(e), std::move(network));

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view switched_off = ",without=";
 
 // Splits "NAME,without=A,without=B" into NAME and the rules A and B.
-std::pair<std::string, std::vector<std::string>> parts_of_name(std::string_view name) {
+std::pair<std::string, std::vector<std::string>> split_off_switched_rules(std::string_view name) {
   std::size_t at = name.find(switched_off);
   std::pair<std::string, std::vector<std::string>> parts{std::string(name.substr(0, at)), {}};
   while (at != name.npos) {
@@ -33,7 +33,7 @@ const hint_strategy* find_rules_row(std::string_view name) {
   return found == hint_table().end() ? nullptr : &*found;
 }
 
-strategy_choice choice_of(hint_strategy rules, bool own) {
+strategy_choice make_choice(hint_strategy rules, bool own) {
   strategy row = make_strategy(rules);
   return std::make_shared<chosen_strategy>(std::move(row), std::move(rules), own);
 }
@@ -86,12 +86,13 @@ const std::vector<strategy>& strategies() {
 }
 
 strategy_choice strategy_from_rules(hint_strategy own_rules) {
-  return choice_of(std::move(own_rules), true);
+  return make_choice(std::move(own_rules), true);
 }
 
 strategy_choice strategy_named(std::string_view name) {
-  const auto [base, off] = parts_of_name(name);
-  if (const hint_strategy* rules = find_rules_row(base)) return choice_of(without_rules(*rules, off), false);
+  const auto [base, off] = split_off_switched_rules(name);
+  if (const hint_strategy* rules = find_rules_row(base))
+    return make_choice(without_rules(*rules, off), false);
   const strategy* row = find_strategy(strategies(), base);
   if (row != nullptr && off.empty()) return std::make_shared<chosen_strategy>(*row);
   if (row != nullptr) {

@@ -69,7 +69,7 @@ struct engine_figure {
   byte_count workspace_bytes = 0;
   std::optional<std::uint64_t> flops;  // nothing: unknown
   std::optional<byte_count> bytes;     // bytes read and written, each byte of an operand once
-  std::int64_t parts = 1;
+  std::int64_t parts = 1;              // parts of the batch that the engine computes one after another
 };
 
 struct timeline_span {

@@ -46,7 +46,7 @@ profile measured_profile(const record& r, const graph& g, const machine& target)
 }
 
 // Whether the arenas have the sizes of the record. Sizes that it lacks count as equal.
-bool has_arenas_of(const execution_plan& plan, const memory_figures& recorded) {
+bool has_recorded_arenas(const execution_plan& plan, const memory_figures& recorded) {
   return recorded.device_arena.value_or(plan.device_arena_bytes) == plan.device_arena_bytes &&
          recorded.managed_arena.value_or(plan.managed_arena_bytes) == plan.managed_arena_bytes;
 }
@@ -85,8 +85,8 @@ void widen_band(std::optional<figure_band>& band, double value) {
 
 // Ratio of the cell's time to the baseline's. Widens the band by the ratios at the extremes of all uncertain
 // inputs.
-double compare_at(const known_figure& f, double ratio, const machine& target,
-                  std::optional<figure_band>& band) {
+double time_ratio_at(const known_figure& f, double ratio, const machine& target,
+                     std::optional<figure_band>& band) {
   const cell_times one = times_of_cell(f, f.strategy, ratio, target);
   const cell_times other = f.baseline.empty() ? cell_times{1e6} : times_of_cell(f, f.baseline, ratio, target);
   for (std::size_t i = 0; i < std::max(one.ends.size(), other.ends.size()); ++i) {
@@ -100,8 +100,8 @@ double compare_at(const known_figure& f, double ratio, const machine& target,
 }
 
 void compare_cells(const known_figure& f, const machine& target, comparison& c) {
-  c.predicted = compare_at(f, f.ratio.value_or(1), target, c.band);
-  for (const double ratio : f.ratios) compare_at(f, ratio, target, c.band);
+  c.predicted = time_ratio_at(f, f.ratio.value_or(1), target, c.band);
+  for (const double ratio : f.ratios) time_ratio_at(f, ratio, target, c.band);
 }
 
 void compare_pattern(const known_figure& f, const pattern& p, const machine& target, comparison& c) {
@@ -194,7 +194,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
       const problem p{g, costs, target, *r.memory.budget, facts_of_mode(r.mode).evicted_by, knobs};
       const execution_plan plan = lower(p, plan_for(s, p), s.packing_algorithm);
       times = durations_of(simulate(p, plan, iterations));
-      has_other_addresses = !has_arenas_of(plan, r.memory);
+      has_other_addresses = !has_recorded_arenas(plan, r.memory);
     } catch (const infeasible& reason) {
       not_run = reason.what();
     }

@@ -141,7 +141,7 @@ TEST(Child, IsTakenBeforeItsParentWhenMemoryRunsOut) {
 TEST(Child, UninterruptibleSleepIsReportedNotWaitedFor) {
   signal_watch signals;
   child_pool pool(signals);
-  process_probe asleep = make_kernel_probe();
+  process_probe asleep = make_proc_probe();
   asleep.state = [](pid_t) { return 'D'; };
   pool.start(1, hang, {.deadline = 1s, .kill_patience = 1s}, asleep);
   const auto report = pool.wait();
@@ -151,7 +151,7 @@ TEST(Child, UninterruptibleSleepIsReportedNotWaitedFor) {
 }
 
 TEST(Child, TheKernelsProbeSeesAProcessOfOurs) {
-  const process_probe probe = make_kernel_probe();
+  const process_probe probe = make_proc_probe();
   EXPECT_EQ(probe.state(getpid()), 'R');
   EXPECT_EQ(probe.state(-1), 0);
   EXPECT_EQ(probe.out_of_memory_kills(), probe.out_of_memory_kills());

@@ -63,11 +63,11 @@ void burn(std::clock_t ticks) {
 
 // As an executor calls it: each iteration, then the further ones.
 observation watched(observer seen, std::uint32_t iterations, std::uint32_t further) {
-  for (std::uint32_t done = 0; done <= iterations; ++done) seen.watch(done);
+  for (std::uint32_t done = 0; done <= iterations; ++done) seen.on_iterations_done(done);
   burn(CLOCKS_PER_SEC / 50);  // digests, not counted
-  seen.watch(iterations);
+  seen.on_iterations_done(iterations);
   burn(CLOCKS_PER_SEC / 20);
-  seen.watch(iterations + further);
+  seen.on_iterations_done(iterations + further);
   return seen.result();
 }
 
@@ -90,7 +90,7 @@ TEST(Observer, KnowsProcessorTimeWithoutNvml) {
 
 TEST(Observer, SaysThatNothingFollowed) {
   observer seen(2, fake_gpu());
-  for (const std::uint32_t done : {0U, 1U, 2U}) seen.watch(done);
+  for (const std::uint32_t done : {0U, 1U, 2U}) seen.on_iterations_done(done);
   EXPECT_EQ(seen.result().missing_reason, "no iterations followed the timed ones");
   EXPECT_FALSE(seen.result().host_cpu);
   EXPECT_TRUE(seen.result().before && seen.result().after);
