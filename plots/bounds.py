@@ -55,15 +55,15 @@ class BoundInputs(typing.NamedTuple):
     passes: tuple | None  # (ns of the forward pass's operators, ns of the backward pass's)
 
 
-def bound_inputs_of(graph, machine, cell, device_records):
-    """The BoundInputs of a cell. `machine`: the content of a machine file. `device_records`: records of `device`, for the times of both passes."""
-    to_device = machine["link_to_device_bytes_per_s"]
+def bound_inputs_of(graph, machine_figures, cell, device_records):
+    """The BoundInputs of a cell. `machine_figures`: the content of a machine file. `device_records`: records of `device`, for the times of both passes."""
+    to_device = machine_figures["link_to_device_bytes_per_s"]
     passes = None
     for record in device_records:
         if record["precision"] == cell["precision"] and record["backend"] == cell["backend"] and record.get("timeline"):
             passes = pass_times_ns(graph, record["timeline"]["spans"])
     return BoundInputs(bytes_alive_between_passes(graph), bytes_alive_between_passes(graph, "activation"), to_device,
-                       machine.get("link_to_host_bytes_per_s", to_device), passes)
+                       machine_figures.get("link_to_host_bytes_per_s", to_device), passes)
 
 
 def pass_times_ns(graph, spans):

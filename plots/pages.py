@@ -63,9 +63,9 @@ def main():
     for name in options.names or FIGURES:
         if name not in FIGURES:
             raise load.BadInput(f"no figure {name}; there are {', '.join(FIGURES)}")
-        kind, files, change_record = FIGURES[name]
+        kind, files, transform_record = FIGURES[name]
         with tempfile.TemporaryDirectory() as folder:
-            drawn = [file_to_draw(change_record, ROOT / "results" / file, Path(folder)) for file in files]
+            drawn = [file_to_draw(transform_record, ROOT / "results" / file, Path(folder)) for file in files]
             done = subprocess.run([sys.executable, places.TOP / "python/start.py", "plots", kind, *drawn, "--out", folder, "--format", "png",
                                    *(["--name", name] if kind != "timeline" else ["--all"])], stdout=subprocess.DEVNULL, check=False)
             if not done.returncode:
@@ -78,11 +78,11 @@ def main():
     return 0
 
 
-def file_to_draw(change_record, record_file, folder):
-    """The path of the record file, or of its copy in `folder` with the records that change_record(record, name of the file) returns."""
-    if change_record is None:
+def file_to_draw(transform_record, record_file, folder):
+    """The path of the record file, or of its copy in `folder` with the records that transform_record(record, name of the file) returns."""
+    if transform_record is None:
         return record_file
-    records = [change_record(json.loads(line), record_file.name) for line in record_file.read_text(encoding="utf-8").splitlines()]
+    records = [transform_record(json.loads(line), record_file.name) for line in record_file.read_text(encoding="utf-8").splitlines()]
     (folder / record_file.name).write_text("".join(json.dumps(each) + "\n" for each in records if each), encoding="utf-8")
     return folder / record_file.name
 

@@ -28,7 +28,7 @@ def main():
         save(figure_of(record, options.width), options.out, file_name(record["key"]), options.format)
 
 
-def records_to_draw(files_text, records, key, all_wanted):
+def records_to_draw(files_text, records, key, wants_all):
     """The records to draw: the one with the key, all that have a timeline, or the only one. Throws BadInput or TooLittle."""
     drawn = [record for record in records if has_spans(record)]
     if key is not None:
@@ -40,7 +40,7 @@ def records_to_draw(files_text, records, key, all_wanted):
         return match
     if not drawn:
         raise load.TooLittle(f"{files_text}: no record has a timeline; run a cell with --timeline")
-    if len(drawn) > 1 and not all_wanted:
+    if len(drawn) > 1 and not wants_all:
         raise load.BadInput(f"{files_text}: several records have a timeline; give --all or one --key" + _keys_text(drawn))
     return drawn
 

@@ -76,12 +76,12 @@ def executable_path(path):
     return resolved
 
 
-def make_side_folder(out, side_name):
-    load.refuse_empty_path(out)
+def make_side_folder(out_folder, side_name):
+    load.refuse_empty_path(out_folder)
     try:
-        (Path(out) / side_name).mkdir(parents=True, exist_ok=True)
+        (Path(out_folder) / side_name).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise load.BadInput(f"--out {out}: {error.strerror}") from error
+        raise load.BadInput(f"--out {out_folder}: {error.strerror}") from error
 
 
 def run_sweep(program, options, *extra_options):

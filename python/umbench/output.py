@@ -16,9 +16,9 @@ class Refusal(Exception):
 MAX_CHARACTERS, KEPT_AT_END = 1800, 400  # length to which a long line is shortened, and the part of that from its end
 
 
-def did_you_mean(name, known):
+def did_you_mean(name, known_names):
     """A text such as '; did you mean --batch?' for the most similar known name; '' if none is similar."""
-    found = difflib.get_close_matches(name, known, n=1)
+    found = difflib.get_close_matches(name, known_names, n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 

@@ -87,10 +87,10 @@ def _rounds_text(comparison):
     return (f"{least} to " if 0 < least < comparison.rounds else "") + load.count_text(comparison.rounds, "round")
 
 
-def rows_to_show(comparison, with_ok):
-    """The rows to show, the worst first, and those that are ok only with `with_ok`."""
+def rows_to_show(comparison, include_ok):
+    """The rows to show, the worst first, and those that are ok only with `include_ok`."""
     rows = sorted(comparison.rows, key=lambda row: (VERDICTS.index(row.verdict), -(row.finding.change or 0.0)))
-    return [row for row in rows if with_ok or row.verdict != "ok"]
+    return [row for row in rows if include_ok or row.verdict != "ok"]
 
 
 def column_texts(row):
@@ -108,8 +108,8 @@ def percent_text(share):
 COLUMNS = ["verdict", "base", "head", "change", "interval", "p", "why", "cell"]
 
 
-def as_text(comparison, with_ok):
-    rows = [[row.verdict, *column_texts(row), row.key] for row in rows_to_show(comparison, with_ok)]
+def as_text(comparison, include_ok):
+    rows = [[row.verdict, *column_texts(row), row.key] for row in rows_to_show(comparison, include_ok)]
     lines = [headline(comparison), *filter(None, [mean_text(comparison)])]
     if rows:
         widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(len(COLUMNS))]
@@ -121,10 +121,10 @@ def side_lines(comparison):
     return [f"{side} {path}: {text}" for side, path, text in zip(("BASE", "HEAD"), (comparison.base, comparison.head), comparison.sides)]
 
 
-def as_markdown(comparison, with_ok):
+def as_markdown(comparison, include_ok):
     lines = [f"### umbench: {headline(comparison)}", "",
              *(f"- {text}" for text in [mean_text(comparison), *side_lines(comparison)] if text), ""]
-    rows = rows_to_show(comparison, with_ok)
+    rows = rows_to_show(comparison, include_ok)
     if rows:
         lines += ["| " + " | ".join(["", "cell", *COLUMNS[:-1]]) + " |", "|" + " --- |" * (len(COLUMNS) + 1)]
         for row in rows[:MAX_ROWS]:

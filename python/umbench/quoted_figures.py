@@ -14,12 +14,12 @@ class WrongFigure(Exception):
 
 
 class Figures:
-    """The functions that a page's comment may call on the records of files. `words` select cells by their strategy (with knobs that
+    """The functions that a page's comment may call on the records of files. `cell_words` select cells by their strategy (with knobs that
     vary), network, b64 (batch), x1.50 (ratio), precision, fusion, mode, backend, 256MiB (workspace), insize=448 and other knobs."""
 
-    def __init__(self, paths):
-        self.paths = paths
-        for path in paths:
+    def __init__(self, source_files):
+        self.paths = source_files
+        for path in source_files:
             if not (ROOT / path).is_file():
                 raise WrongFigure(f"{path}: no such file")
 
@@ -28,40 +28,40 @@ class Figures:
         """[({words that name the record}, record)]."""
         return [(_words_of_record(record, label), record) for record, label in zip(*_records_and_labels(tuple(self.paths)))]
 
-    def cells(self, words=""):
+    def cells(self, cell_words=""):
         """The records that all of the words name."""
-        return [record for words_of_record, record in self.records if set(words.split()) <= words_of_record]
+        return [record for words_of_record, record in self.records if set(cell_words.split()) <= words_of_record]
 
-    def cell(self, words):
+    def cell(self, cell_words):
         """The only record that all of the words name."""
-        found = self.cells(words)
+        found = self.cells(cell_words)
         if len(found) != 1:
-            raise WrongFigure(f"'{words}' names {len(found)} cells of {', '.join(self.paths)}")
+            raise WrongFigure(f"'{cell_words}' names {len(found)} cells of {', '.join(self.paths)}")
         return found[0]
 
-    def median(self, words):
+    def median(self, cell_words):
         """The median of the iterations after the first, in ns."""
-        return self._time_of_cell(load.steady_ns, words)
+        return self._time_of_cell(load.steady_ns, cell_words)
 
-    def least(self, words):
+    def least(self, cell_words):
         """The least of the iterations after the first, in ns."""
-        return self._time_of_cell(lambda record: min(record["samples_ns"][1:], default=None), words)
+        return self._time_of_cell(lambda record: min(record["samples_ns"][1:], default=None), cell_words)
 
-    def first(self, words):
+    def first(self, cell_words):
         """The first iteration, in ns."""
-        return self._time_of_cell(lambda record: (record["samples_ns"] or [None])[0], words)
+        return self._time_of_cell(lambda record: (record["samples_ns"] or [None])[0], cell_words)
 
-    def slowdown(self, words):
+    def slowdown(self, cell_words):
         """The median divided by that of `device` for the same work, at any ratio."""
-        record = self.cell(words)
+        record = self.cell(cell_words)
         base = _device_ns(tuple(self.paths), load.group_of(record))
         if base is None:
-            raise WrongFigure(f"'{words}' has no cell of device beside it")
-        return self.median(words) / base
+            raise WrongFigure(f"'{cell_words}' has no cell of device beside it")
+        return self.median(cell_words) / base
 
-    def field(self, words, field_path):
+    def field(self, cell_words, field_path):
         """A field of one record, such as field("managed b64", "memory.peak_device_bytes")."""
-        return _value_at(self.cell(words), field_path)
+        return _value_at(self.cell(cell_words), field_path)
 
     def at(self, field_path):
         """A value of a JSON document, such as at("uvm.fault_ns")."""
@@ -74,14 +74,14 @@ class Figures:
             raise WrongFigure(f"{field_values} names {len(found)} lines of {self.paths[0]}")
         return _value_at(found[0], field_path)
 
-    def outcome(self, words):
-        return self.cell(words)["outcome"]
+    def outcome(self, cell_words):
+        return self.cell(cell_words)["outcome"]
 
-    def _time_of_cell(self, time_of, words):
+    def _time_of_cell(self, time_of, cell_words):
         """A time of one cell. Throws WrongFigure if it has none."""
-        found = time_of(self.cell(words))
+        found = time_of(self.cell(cell_words))
         if found is None:
-            raise WrongFigure(f"'{words}' has no time: {self.cell(words)['outcome']}")
+            raise WrongFigure(f"'{cell_words}' has no time: {self.cell(cell_words)['outcome']}")
         return found
 
 
@@ -97,9 +97,9 @@ def _value_at(document, field_path):
 
 
 @functools.lru_cache(maxsize=None)
-def _records_and_labels(paths):
+def _records_and_labels(record_files):
     """(records, their labels) of the files."""
-    records = load.read_records([ROOT / path for path in paths])
+    records = load.read_records([ROOT / path for path in record_files])
     return records, load.strategy_labels(records)
 
 
@@ -116,12 +116,12 @@ def _words_of_record(record, label):
 
 
 @functools.lru_cache(maxsize=None)
-def _device_ns_by_group(paths):
-    return load.baseline_ns_by_group(_records_and_labels(paths)[0])
+def _device_ns_by_group(record_files):
+    return load.baseline_ns_by_group(_records_and_labels(record_files)[0])
 
 
-def _device_ns(paths, group):
-    return load.baseline_of(group, _device_ns_by_group(paths))
+def _device_ns(record_files, group):
+    return load.baseline_of(group, _device_ns_by_group(record_files))
 
 
 @functools.lru_cache(maxsize=None)
@@ -141,9 +141,9 @@ FUNCTIONS["steady_ns"] = load.steady_ns
 
 
 @functools.lru_cache(maxsize=None)
-def evaluate(expression, paths):
+def evaluate(expression, source_files):
     """Evaluates an expression; returns [value], also if it has a single one. Throws WrongFigure."""
-    figures = Figures(paths)
+    figures = Figures(source_files)
     names = {name: getattr(figures, name) for name in ("cells", "cell", "median", "least", "first", "slowdown", "field",
                                                        "at", "line", "outcome")}
     try:

@@ -53,7 +53,7 @@ def check_machine(backend, machine_folder):
                             + (f"did you mean sim:{near[0]}?" if near else f"known: {', '.join(known)}; --machines DIR names more"))
 
 
-def run_cells(paper, backend, machine_folder, iterations, out_folder):
+def run_cells(paper, backend, machine_folder, iteration_count, out_folder):
     """Runs the cells; returns {cell: record, or the program's error message}. Writes OUT/PAPER.jsonl and a file with the keys of the
     cells."""
     path, keys, results = out_folder / f"{paper['name']}.jsonl", {}, {}
@@ -62,7 +62,7 @@ def run_cells(paper, backend, machine_folder, iterations, out_folder):
         simulated = where.startswith("sim:")
         output.print_to_stderr(f"{paper['name']}: {number} of {len(paper['cells'])}: {name}")
         before = len(lines_or_empty(path))
-        done = subprocess.run([umbench_path(), "run", *options, "--backend", where, "--iterations", str(iterations or (4 if simulated else 5)),
+        done = subprocess.run([umbench_path(), "run", *options, "--backend", where, "--iterations", str(iteration_count or (4 if simulated else 5)),
                                *(["--machines", machine_folder] if machine_folder else []), *([] if simulated else ["--times-only"]), "--out", str(path)],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if done.returncode > 128 or done.returncode < 0:

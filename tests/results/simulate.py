@@ -25,7 +25,7 @@ def factor_of_unchanged_code(cell):
     return 1.0
 
 
-def draw_cells(random, measured_cells, round_count=ROUNDS, sample_count=SAMPLES, drift=0.0, slowdown_of=factor_of_unchanged_code, run_noise=0.0):
+def draw_cells(random, measured_cells, round_count=ROUNDS, sample_count=SAMPLES, drift_per_round=0.0, slowdown_of=factor_of_unchanged_code, run_noise=0.0):
     """{key: judge.Cell} of random samples. slowdown_of(cell): factor of HEAD's time; `run_noise`: standard deviation between runs divided by
     that within runs."""
     found = {}
@@ -34,7 +34,7 @@ def draw_cells(random, measured_cells, round_count=ROUNDS, sample_count=SAMPLES,
         for number in range(round_count):
             for side, factor in zip(sides, (1.0, slowdown_of(cell))):
                 run = math.exp(run_noise * cell.spread * random.standard_normal())
-                side.append(noise.draw_samples(random, cell, sample_count, factor * run * (1 + drift) ** number))
+                side.append(noise.draw_samples(random, cell, sample_count, factor * run * (1 + drift_per_round) ** number))
         found[cell.key] = judge.Cell(*sides)
     return found
 
@@ -69,7 +69,7 @@ def alarm_rates(seed, draw_count, drifts=DRIFTS, extra_round_count=0, round_coun
         cells, drift = files[number % len(files)], drifts[number // len(files) % len(drifts)]
 
         def draw_with(slowdown_of=factor_of_unchanged_code):
-            made = dict(drift=drift, slowdown_of=slowdown_of, **draw_options)  # noqa: B023
+            made = dict(drift_per_round=drift, slowdown_of=slowdown_of, **draw_options)  # noqa: B023
             return run_more_rounds_of_ambiguous_cells(random, draw_cells(random, cells, round_count, **made), cells, extra_round_count, **made)  # noqa: B023
 
         unchanged = draw_with()

@@ -52,9 +52,9 @@ def test_two_plain_sweeps_of_five_iterations_are_judged():
 def test_ten_percent_in_every_round_are_found_under_a_steady_drift():
     random = numpy.random.default_rng(5)
     cells = [noise.MeasuredCell(f"cell{number}", 1e8, 0.01) for number in range(30)]
-    drawn = simulate.draw_cells(random, cells, sample_count=10, drift=0.04, slowdown_of=lambda cell: 1.1)
+    drawn = simulate.draw_cells(random, cells, sample_count=10, drift_per_round=0.04, slowdown_of=lambda cell: 1.1)
     assert len(simulate.regressed_keys(drawn)) == 30
-    assert not simulate.regressed_keys(simulate.draw_cells(random, cells, sample_count=10, drift=0.04))
+    assert not simulate.regressed_keys(simulate.draw_cells(random, cells, sample_count=10, drift_per_round=0.04))
 
 
 @pytest.mark.study

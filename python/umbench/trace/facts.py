@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, AllocationFinder,
+from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, AllocationFinder, TracePiece,
                                   runs_of_neighbours, granule_masks_of)
 
 BLOCKS_AS_ALLOCATION = 64  # blocks of unknown origin count as one allocation if they lie in one aligned group of this size
@@ -104,7 +104,7 @@ class DurationEstimator:
         each = self.costs.COUNTING_RECORD if launch.batches else self.costs.COUNTING_BYTES
         return length - min(length / 2, launch.records * each)
 
-    def cpu_wait_ns(self, host_events):
+    def cpu_wait_ns(self, host_events: TracePiece):
         """The time that the CPU waited for memory between two launches. `host_events` is a TracePiece of kind "host"."""
         length = host_events.end - host_events.begin
         after = bisect_right(self.begins, host_events.begin)

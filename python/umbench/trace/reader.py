@@ -170,7 +170,7 @@ def _add_allocation(process, entry):
                                           _gpu_or_none(entry.get("device")), entry["memory"], callers))
 
 
-def _add_free(process, entry):
+def _end_allocation(process, entry):
     number = process.alive.pop(entry["address"], None)
     if number is not None:
         process.allocations[number] = process.allocations[number]._replace(until=entry["at_ns"])
@@ -218,7 +218,7 @@ def _add_lacking(process, entry):
     process.lacking.append(entry["what"])
 
 
-def _add_end(process, entry):
+def _set_end(process, entry):
     process.end = entry["at_ns"]
     process.lost_records += entry.get("lost_records", 0)
     if "to_gpus" in entry:
@@ -226,9 +226,9 @@ def _add_end(process, entry):
 
 
 _READER_BY_KIND = {
-    "name": _add_name, "gpu": _add_gpu, "allocation": _add_allocation, "free": _add_free, "hint": _add_hint, "kernel": _add_piece,
+    "name": _add_name, "gpu": _add_gpu, "allocation": _add_allocation, "free": _end_allocation, "hint": _add_hint, "kernel": _add_piece,
     "host": _add_piece, "prefetched": _add_piece, "other": _add_piece, "quiet": _add_stretch, "unseen": _add_stretch, "uncounted": _add_pause,
-    "timed": _add_uncounted_time, "range": _add_range, "lacking": _add_lacking, "end": _add_end}
+    "timed": _add_uncounted_time, "range": _add_range, "lacking": _add_lacking, "end": _set_end}
 
 
 class AllocationFinder:

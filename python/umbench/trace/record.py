@@ -163,7 +163,7 @@ def _write_empty_trace(trace_file, command, library):
     return path
 
 
-def _exit_as(status):
+def _end_like_program(status):
     """Ends this process as the program ended: with its exit code, or by its signal."""
     if isinstance(status, _Signal):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -176,4 +176,4 @@ def _exit_as(status):
 if __name__ == "__main__":
     result = []
     code = load.report_errors(lambda: result.append(main()), "umbench")
-    _exit_as(result[0] if result else code)
+    _end_like_program(result[0] if result else code)
