@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <span>
 #include <tuple>
 
 #include "core/blocks.hpp"
@@ -53,10 +55,10 @@ void merge_adjacent_pieces(std::vector<piece>& pieces) {
        });
 }
 
-// Packs one arena and returns its size. Lifetimes are measured in computes or in actions.
-byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& table,
-                      const std::vector<piece>& pieces, const std::vector<std::uint32_t>& computes,
-                      packer how, std::vector<byte_count>& offset) {
+// The blocks of one arena. Lifetimes are measured in computes or in actions.
+std::vector<block> blocks_of_arena(bool managed, bool by_computes, const lifetime_table& table,
+                                   const std::vector<piece>& pieces,
+                                   const std::vector<std::uint32_t>& computes) {
   std::vector<block> blocks(table.block_count);
   for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
     if (table.lifetimes[l].is_managed != managed) continue;
@@ -70,7 +72,14 @@ byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& tabl
     b.alignment = std::max(b.alignment, table.lifetimes[l].alignment);
   }
   for (block& b : blocks) merge_adjacent_pieces(b.pieces);
-  const packing placed = how.pack(blocks);
+  return blocks;
+}
+
+// Packs one arena and returns its size.
+byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& table,
+                      const std::vector<piece>& pieces, const std::vector<std::uint32_t>& computes,
+                      packer how, std::vector<byte_count>& offset) {
+  const packing placed = how.pack(blocks_of_arena(managed, by_computes, table, pieces, computes));
   for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
     if (table.lifetimes[l].is_managed == managed)
       offset[l] = placed.offsets[table.lifetimes[l].block] + table.lifetimes[l].offset;
@@ -91,6 +100,42 @@ std::vector<byte_count> occupied_bytes(const lifetime_table& table, const std::v
   byte_count now = 0;
   for (std::size_t i = 0; i < actions; ++i) held[i] = now += change[i];
   return held;
+}
+
+// Blocks within actions [begin, end), each from its lowest piece on.
+std::vector<block> blocks_within(std::span<const block> blocks, std::uint32_t begin, std::uint32_t end) {
+  std::vector<block> all;
+  for (const block& b : blocks) {
+    block x{{}, b.alignment};
+    byte_count first = std::numeric_limits<byte_count>::max();
+    for (piece p : b.pieces) {
+      p.begin = std::max(p.begin, begin);
+      p.end = std::min(p.end, end);
+      if (p.begin >= p.end) continue;
+      first = std::min(first, p.offset);
+      x.pieces.push_back(p);
+    }
+    for (piece& p : x.pieces) p.offset -= first;
+    if (!x.pieces.empty()) all.push_back(std::move(x));
+  }
+  return all;
+}
+
+// Appends the halves and the middle of a range that takes too much, as long as they do, too.
+void append_crowded_ranges(std::span<const block> blocks, std::uint32_t begin, std::uint32_t end,
+                           byte_count budget, std::vector<crowded_range>& found) {
+  constexpr std::uint32_t min_actions = 16;
+  const std::vector<block> here = blocks_within(blocks, begin, end);
+  const packing packed = pack_searched(here);
+  if (packed.bytes <= budget) return;
+  const std::size_t before = found.size();
+  const std::uint32_t quarter = (end - begin) / 4;
+  if (end - begin > min_actions) {
+    append_crowded_ranges(here, begin, begin + 2 * quarter, budget, found);
+    append_crowded_ranges(here, begin + 2 * quarter, end, budget, found);
+    if (found.size() == before) append_crowded_ranges(here, begin + quarter, end - quarter, budget, found);
+  }
+  if (found.size() == before) found.push_back({begin, end, packed.peak_live_bytes, packed.bytes});
 }
 
 constexpr auto in_both_arenas = [](const lifetime&) { return true; };
@@ -138,6 +183,15 @@ layout make_layout_like(const layout& known, const graph& g, const lifetime_tabl
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan) {
   const lifetime_table table = lifetimes_of(p, plan);
   return occupied_bytes(table, pieces_of(table), plan.actions.size(), in_both_arenas);
+}
+
+std::vector<crowded_range> find_crowded_ranges(const problem& p, const memory_plan& plan, byte_count budget) {
+  const lifetime_table table = lifetimes_of(p, plan);
+  const std::vector<block> blocks =
+      blocks_of_arena(false, false, table, pieces_of(table), computes_before_action(plan));
+  std::vector<crowded_range> found;
+  append_crowded_ranges(blocks, 0, static_cast<std::uint32_t>(plan.actions.size()), budget, found);
+  return found;
 }
 
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {

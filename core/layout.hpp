@@ -42,6 +42,14 @@ layout make_layout_like(const layout& known, const graph& g, const lifetime_tabl
 // Bytes in use in both arenas at each action, workspaces included: a lower bound for packing.
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
 
+// Actions [begin, end) whose lifetimes alone, cut off at both ends, take more than some budget once packed.
+struct crowded_range {
+  std::uint32_t begin = 0, end = 0;
+  byte_count live_bytes = 0, packed_bytes = 0;  // maximum of the bytes in use, and the arena's size
+};
+// Short ranges of a plan that take more than `budget` bytes of the device arena.
+std::vector<crowded_range> find_crowded_ranges(const problem& p, const memory_plan& plan, byte_count budget);
+
 // The footprint: packed memory of the plan that keeps everything on the device.
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packers::searched);
 

@@ -306,7 +306,10 @@ memory_plan plan_best(const problem& of) {
     const auto decided = [&](memory_plan plan, byte_count budget) {
       return place_explicitly(p, std::move(plan), budget);
     };
-    return plan_best(p, {decided, decided}, {"best", false, planners()});
+    const auto find_crowded = [&](const memory_plan& plan, byte_count budget) {
+      return find_crowded_ranges(p, plan, budget);
+    };
+    return plan_best(p, {decided, decided, find_crowded}, {"best", false, planners()});
   });
 }
 

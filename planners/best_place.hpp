@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/layout.hpp"
 #include "core/lower.hpp"
 #include "core/planner.hpp"
 
@@ -22,6 +23,8 @@ struct placed_plan {
 struct placer {
   std::function<std::optional<placed_plan>(memory_plan, byte_count budget)> place_decided;
   std::function<std::optional<placed_plan>(memory_plan, byte_count budget)> place_finished;
+  // Where packing takes a plan of the search beyond the budget; may be empty.
+  std::function<std::vector<crowded_range>(const memory_plan&, byte_count budget)> find_crowded = {};
 };
 
 // Simulated time of the last of `iterations` iterations.

@@ -11,38 +11,41 @@ constexpr std::size_t work_for_tries = 70'000'000;
 class plan_repairer {
  public:
   plan_repairer(search_space& of, const placer& place, const search_goal& at, const effort_limits& most)
-      : place_(place),
-        goal_(at),
-        limits_(most),
-        of_(of),
-        live_limit_(at.live_limit),
-        min_decided_limit_(at.live_limit) {
+      : place_(place), goal_(at), limits_(most), of_(of), live_limit_(at.live_limit) {
     const std::size_t size = std::max<std::size_t>(of_.classes().size() * of_.uses().order.size(), 1);
     tries_ = std::clamp(work_for_tries / size, most.min_tries_per_class, most.max_tries_per_class);
   }
 
   repair_result run() {
     if (of_.compute_time() >= goal_.time_to_beat) return {};
-    solution now = decide(of_, live_limit_, {tries_, limits_.work, goal_.time_to_beat});
-    const std::uint64_t decided = of_.work();
-    result_.is_cut_off = now.score.excess > 0;
-    result_.is_promising = is_promising(now.score, goal_.time_to_beat);
+    result_.live_limit = goal_.live_limit;
+    const solution first = decide(of_, live_limit_, {tries_, limits_.work, goal_.time_to_beat});
+    result_.is_cut_off = first.score.excess > 0;
+    result_.is_promising = is_promising(first.score, goal_.time_to_beat);
     if (!result_.is_promising) return result_;
+    lower_limit(first);
+    if (place_.find_crowded && first.score.excess == 0) reserve_room(first);
+    return std::move(result_);
+  }
+
+ private:
+  // Decides for fewer live bytes while packing needs more than the budget, and for more while it needs less.
+  void lower_limit(solution now) {
+    const std::uint64_t decided = of_.work();
+    byte_count min_decided_limit = live_limit_;  // smallest limit for which decisions were found
     for (int i = 0; i < limits_.max_placements; ++i) {
       if (i > 0 && of_.work() - decided > limits_.work / 2 * 3) break;
       if (i > 0) now = decide_again(of_, live_limit_, {tries_ / 8, limits_.work / 8}, now);
       const nanoseconds least = now.score.forecast.time;
       if (now.score.excess == 0 && least >= goal_.time_to_beat && !result_.best) break;
-      if (now.score.excess > 0 && live_limit_ < min_decided_limit_)
-        live_limit_ += (min_decided_limit_ - live_limit_) / 2;
+      if (now.score.excess > 0 && live_limit_ < min_decided_limit)
+        live_limit_ += (min_decided_limit - live_limit_) / 2;
       if (now.score.excess > 0 || least >= goal_.time_to_beat) continue;
-      min_decided_limit_ = std::min(min_decided_limit_, live_limit_);
+      min_decided_limit = std::min(min_decided_limit, live_limit_);
       if (!place_and_adjust(now)) break;
     }
-    return std::move(result_);
   }
 
- private:
   // Places the solution, unless the same treatments were placed just before, and adjusts the limit for the
   // next decisions. Returns false if no other limit can give a faster plan.
   bool place_and_adjust(const solution& now) {
@@ -55,11 +58,7 @@ class plan_repairer {
     if (!placed_bytes_) {  // other decisions may still be placeable
       live_limit_ -= live_limit_ / 20;
     } else if (*placed_bytes_ <= goal_.budget) {
-      if (placed && placed->time < goal_.time_to_beat) {
-        goal_.time_to_beat = placed->time;
-        result_.best = {now.treatments, std::move(*placed)};
-        result_.live_limit = live_limit_;
-      }
+      if (placed && accept_if_faster(now, std::move(*placed))) result_.live_limit = live_limit_;
       if (live_limit_ == goal_.budget) return false;
       fitting_limit_ = live_limit_;
       live_limit_ += (goal_.budget - live_limit_) / 3;
@@ -71,13 +70,83 @@ class plan_repairer {
     return true;
   }
 
+  bool accept_if_faster(const solution& now, placed_plan placed) {
+    if (placed.time >= goal_.time_to_beat) return false;
+    goal_.time_to_beat = placed.time;
+    result_.best = {now.treatments, std::move(placed)};
+    return true;
+  }
+
+  // Decides again from the first decisions with bytes reserved where packing is crowded, as long as that may
+  // be faster by half a percent: the room elsewhere stays in use.
+  void reserve_room(solution now) {
+    const int max_placements = limits_.max_placements + 2;
+    live_limit_ = goal_.budget;
+    std::vector<byte_count> reserved(of_.uses().order.size(), 0);  // per position
+    for (int i = 0; i < max_placements; ++i) {
+      if (i > 0 || goal_.live_limit < goal_.budget)
+        now = decide_again(of_, live_limit_, {tries_ / 8, limits_.work / 8}, now);
+      if (now.score.excess == 0 && !may_be_faster(now)) break;
+      bool fits = now.score.excess > 0;  // too much is reserved
+      if (!fits) {
+        const memory_plan plan = of_.plan(now.treatments);
+        std::optional<placed_plan> placed = place_.place_decided(plan, goal_.budget);
+        fits = placed && placed->device_bytes <= goal_.budget;
+        if (fits) accept_if_faster(now, std::move(*placed));
+        if (!fits) reserve_where_crowded(plan, reserved);
+      }
+      if (fits && i == 0) break;
+      if (fits) {
+        for (byte_count& bytes : reserved) bytes -= bytes / 3;
+      }
+      apply(reserved);
+    }
+    apply(std::vector<byte_count>(reserved.size(), 0));
+  }
+  bool may_be_faster(const solution& now) const {
+    return now.score.forecast.time < goal_.time_to_beat - goal_.time_to_beat / 200;
+  }
+
+  // Reserves what packing takes beyond the budget at the positions where it does.
+  void reserve_where_crowded(const memory_plan& plan, std::vector<byte_count>& reserved) const {
+    const std::vector<position> positions = positions_of(plan);
+    for (const crowded_range& x : place_.find_crowded(plan, goal_.budget)) {
+      const byte_count bytes = live_limit_ - std::min(live_limit_, x.live_bytes) + x.packed_bytes -
+                               goal_.budget + goal_.budget / 1000;
+      for (position at = positions[x.begin]; at <= positions[x.end - 1]; ++at) {
+        byte_count& here = reserved[static_cast<std::size_t>(at)];
+        here = std::max(here, bytes);
+      }
+    }
+  }
+
+  void apply(const std::vector<byte_count>& reserved) {
+    for (position at = 0; at < of_.uses().end(); ++at)
+      of_.costs().reserve(at, reserved[static_cast<std::size_t>(at)]);
+    of_.forget();
+  }
+
+  // Per action: the position that it belongs to. Recomputations and copies belong to the compute that
+  // follows.
+  std::vector<position> positions_of(const memory_plan& plan) const {
+    std::vector<position> all;
+    position next = 0;
+    for (const action& a : plan.actions) {
+      all.push_back(std::min(next, of_.uses().end() - 1));
+      const compute* c = std::get_if<compute>(&a);
+      if (c == nullptr || next == of_.uses().end()) continue;
+      const compute& first = of_.uses().order[static_cast<std::size_t>(next)];
+      if (c->op == first.op && c->part == first.part) ++next;
+    }
+    return all;
+  }
+
   const placer& place_;
   search_goal goal_;
   effort_limits limits_;
   search_space& of_;
   std::size_t tries_ = 0;
   byte_count live_limit_ = 0, fitting_limit_ = 0;  // fitting_limit_: largest limit whose placed plan fits
-  byte_count min_decided_limit_ = 0;               // smallest limit for which decisions were found
   std::optional<std::vector<treatment>> placed_treatments_;  // treatments of the plan placed last
   std::optional<byte_count> placed_bytes_;                   // its bytes; nothing if it could not be placed
   repair_result result_;

@@ -1,5 +1,5 @@
-// Turns an order of computes into a plan that fits: decides, places, and decides again with a lower limit if
-// packing needs more than the budget.
+// Turns an order of computes into a plan that fits: decides, places, and decides again if packing needs more
+// than the budget, with a lower limit or with bytes reserved where it does.
 #pragma once
 
 #include "planners/best_polish.hpp"
@@ -24,13 +24,14 @@ struct search_goal {
 
 struct repair_result {
   std::optional<placed_decisions> best;
-  byte_count live_limit = 0;  // limit of live bytes of the decisions of `best`
+  byte_count live_limit = 0;  // limit of live bytes from which to search `best` further
   bool is_cut_off = false;    // the work was spent before any decisions fitted
   bool is_promising = true;   // more work may give a faster plan
 };
 
 // Decides with at most `live_limit` live bytes, then with fewer if the placed plan needs more than the
-// budget, and with more if it needs less. Returns the fastest plan that fits.
+// budget, and with more if it needs less. Then starts from the first decisions once more, with fewer live
+// bytes only where packing is crowded. Returns the fastest plan that fits.
 repair_result decide_and_place(search_space& of, const placer& place, const search_goal& at,
                                const effort_limits& most);
 

@@ -64,6 +64,7 @@ class search_space {
     current_.clear();
     evaluated_.clear();
   }
+  forecaster& costs() { return forecast_; }  // call forget() after a change
 
   const std::vector<gap_class>& classes() const { return classes_; }
   bool may_swap() const { return may_swap_; }

@@ -220,11 +220,14 @@ void event_list::fill_block(position_block& b, std::span<const event> made, cons
   b.live_bytes.assign(live.begin(), live.end());
   b.totals = {};
   b.totals.event_count = static_cast<std::int64_t>(made.size());
+  std::int64_t reserved = 0;
   for (const event& e : b.events) {
     if (e.kind == event_kind::compute) {
       const nanoseconds time = forecaster_.compute_time(e);
       b.totals.compute_time += time;
       if (e.is_recompute) b.totals.recompute_time += time;
+      if (!e.is_recompute)
+        reserved = static_cast<std::int64_t>(forecaster_.reserved(static_cast<position>(e.subject)));
     } else if (e.kind != event_kind::discard) {
       ++b.totals.transfer_count;
       if (e.kind == event_kind::evict) continue;
@@ -232,6 +235,7 @@ void event_list::fill_block(position_block& b, std::span<const event> made, cons
       b.totals.fetched_bytes += uses_.parts[e.subject].bytes;
     }
   }
+  for (std::int64_t& bytes : b.live_bytes) bytes += reserved;
 }
 
 void event_list::exchange_block(position at, position_block& other, std::int64_t before) {

@@ -98,7 +98,8 @@ struct prediction : lane_totals {
 class forecaster {
  public:
   // Keeps references to both arguments.
-  forecaster(const problem& p, const use_table& uses) : costs_(tabulate_costs(p, uses)) {}
+  forecaster(const problem& p, const use_table& uses)
+      : costs_(tabulate_costs(p, uses)), reserved_(uses.order.size(), 0) {}
   forecaster(const forecaster&) = delete;
   forecaster& operator=(const forecaster&) = delete;
 
@@ -127,6 +128,10 @@ class forecaster {
   // Bytes alive at each event of the last list.
   std::span<const byte_count> live_bytes() const { return residency_.live_bytes(); }
 
+  // Bytes that event_list counts as alive at a position beside those that are.
+  void reserve(position at, byte_count bytes) { reserved_[static_cast<std::size_t>(at)] = bytes; }
+  byte_count reserved(position at) const { return reserved_[static_cast<std::size_t>(at)]; }
+
   nanoseconds compute_time(position at) const { return costs_.compute_time[static_cast<std::size_t>(at)]; }
   nanoseconds compute_time(const event& e) const { return costs_.time_of_compute(e); }
   // Time to recompute the position.
@@ -144,6 +149,7 @@ class forecaster {
 
  private:
   event_costs costs_;
+  std::vector<byte_count> reserved_;  // per position: bytes of reserve()
   device_residency residency_{costs_};
   lane_simulator lanes_{costs_};
 };
