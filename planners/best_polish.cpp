@@ -77,13 +77,14 @@ class plan_polisher {
            try_copy_times(treatments, fitted_decisions(of_, treatments, budget_), current_.placed.time);
   }
 
-  // Tries to move each single copy, out and back, by one position in either direction.
+  // Tries to move each single copy, out and back, in either direction: by one position, by two, by four and
+  // so on. A copy that a recomputation waits for is often far from where it should be.
   bool shift_copies() {
     bool better = false;
     for (std::size_t x = 0; x < decisions_.size(); ++x) {
       if (decisions_[x].choice != gap_choice::swap) continue;
       const gap& e = of_.gaps()[x];
-      for (const position by : {-1, 1}) {
+      for (position by = 1; by <= e.next_use - e.last_use; by = by > 0 ? -by : -2 * by) {
         for (position decision::* when : {&decision::leave_after, &decision::return_before}) {
           std::vector<decision> shifted = decisions_;
           decision& d = shifted[x];

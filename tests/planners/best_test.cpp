@@ -15,6 +15,8 @@
 #include "core/verify.hpp"
 #include "planners/best_ladder.hpp"
 #include "planners/best_moves.hpp"
+#include "planners/best_place.hpp"
+#include "planners/best_repair.hpp"
 #include "planners/best_rivals.hpp"
 #include "planners/best_search.hpp"
 #include "planners/best_space.hpp"
@@ -241,6 +243,65 @@ TEST(exact, plans_of_whole_operators_are_close_to_the_optimum) {
     ++compared;
   }
   EXPECT_GE(compared, 1);
+}
+
+// Decisions of one network whose packing is crowded, and how they are placed.
+struct crowded_network : ::testing::Test {
+  graph g = random_network(26, 60);
+  machine on = fast_test_machine();
+  profile costs = estimate(g, on);
+  byte_count budget = footprint_of(g, costs).total / 3 * 2;
+  problem p{g, costs, on, budget, pressure::plan, complete_knobs(*find_strategy(planners(), "best"), {}), {}};
+  search_space of{p, make_order(g, {1, {}, {}}), true, memory_waits::for_all};
+
+  std::optional<placed_plan> place(memory_plan plan) const {
+    problem unlimited = p;
+    unlimited.budget = std::numeric_limits<byte_count>::max();
+    const execution_plan steps = lower(unlimited, plan, packers::searched);
+    return placed_plan{std::move(plan), steps.device_arena_bytes, time_with_copy_price(p, steps, 1)};
+  }
+  std::optional<placed_decisions> decided(bool reserves) {
+    const auto placed = [&](memory_plan plan, byte_count) { return place(std::move(plan)); };
+    placer by{placed, placed};
+    if (reserves)
+      by.find_crowded = [&](const memory_plan& plan, byte_count most) {
+        return find_crowded_ranges(p, plan, most);
+      };
+    of.forget();
+    return decide_and_place(of, by, {budget, budget, any_time}, quick_effort(1'000'000)).best;
+  }
+};
+
+TEST_F(crowded_network, fits_where_room_is_reserved) {
+  EXPECT_FALSE(decided(false).has_value());
+  const std::optional<placed_decisions> found = decided(true);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_LE(found->placed.device_bytes, budget);
+  EXPECT_FALSE(decided(false).has_value()) << "what was reserved is not reserved any more";
+}
+
+TEST_F(crowded_network, is_crowded_in_ranges_that_take_too_much) {
+  const memory_plan plan = of.plan(decide(of, budget, {12, 1'000'000}).treatments);
+  const byte_count needed = place(plan)->device_bytes;
+  ASSERT_GT(needed, budget);
+  EXPECT_TRUE(find_crowded_ranges(p, plan, needed).empty());
+  const std::vector<crowded_range> found = find_crowded_ranges(p, plan, budget);
+  ASSERT_FALSE(found.empty());
+  for (const crowded_range& x : found) {
+    EXPECT_LT(x.begin, x.end);
+    EXPECT_LE(x.end, plan.actions.size());
+    EXPECT_LE(x.live_bytes, budget);
+    EXPECT_GT(x.packed_bytes, budget);
+    EXPECT_LE(x.packed_bytes, needed);
+  }
+}
+
+TEST_F(crowded_network, counts_reserved_bytes_as_live) {
+  const std::vector<treatment> kept(of.classes().size(), treatment::keep);
+  const byte_count before = of.memory_of(kept, budget).forecast.peak;
+  for (position at = 0; at < of.uses().end(); ++at) of.costs().reserve(at, 1000);
+  of.forget();
+  EXPECT_EQ(of.memory_of(kept, budget).forecast.peak, before + 1000);
 }
 
 TEST(micro_batches, are_as_few_as_fit) {
