@@ -116,12 +116,11 @@ class search_space {
   bool may_swap_ = false;
   nanoseconds compute_time_ = 0;
   byte_count min_memory_ = 0;
-  std::vector<treatment> current_,
-      evaluated_;                           // the current treatments; those that memory_of() evaluated last
-  std::vector<decision> decisions_;         // decisions that follow from `evaluated_`
-  std::vector<swap_timing> timing_;         // per gap: how `evaluated_` swaps it
-  std::vector<std::uint32_t> swap_counts_;  // per tensor: number of gaps in which `evaluated_` swaps it
-  std::vector<bool> staged_;                // per tensor: `evaluated_` swaps it in some gap
+  std::vector<treatment> current_, evaluated_;  // evaluated_: those that memory_of() evaluated last
+  std::vector<decision> decisions_;             // decisions that follow from `evaluated_`
+  std::vector<swap_timing> timing_;             // per gap: how `evaluated_` swaps it
+  std::vector<std::uint32_t> swap_counts_;      // per tensor: number of gaps in which `evaluated_` swaps it
+  std::vector<bool> staged_;                    // per tensor: `evaluated_` swaps it in some gap
   std::vector<std::uint32_t>
       changed_gaps_;    // gaps whose decisions differ between `evaluated_` and `current_`
   list_totals totals_;  // totals of `evaluated_`
