@@ -37,7 +37,7 @@ class advised_data {
     check(cudaStreamSynchronize(bench_.stream()));
   }
   repetition run() {
-    return timed_by_host([&] {
+    return time_by_host([&] {
       if (step_ == advised_step::advise) return advise();
       if (step_ == advised_step::cpu_touch) return touch_by_cpu();
       const bool reads = step_ == advised_step::read || step_ == advised_step::read_again;
@@ -79,7 +79,7 @@ benchmark_case pinned_access_case(access kind, byte_count bytes) {
   m.prepare = [kind, bytes](bench& on) -> trial {
     const auto memory = std::make_shared<leased_memory>(on.pinned_memory(bytes));
     return {{}, [&on, kind, memory] {
-              return timed_by_host([&] { touch_all(on.site(), memory->data(), memory->bytes(), kind); });
+              return time_by_host([&] { touch_all(on.site(), memory->data(), memory->bytes(), kind); });
             }};
   };
   return m;

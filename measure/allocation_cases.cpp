@@ -144,14 +144,14 @@ trial allocation_trial(bench& on, memory_kind kind, allocation_step step, byte_c
   const auto at = std::make_shared<timed_allocation>(on, kind, bytes);
   switch (step) {
     case allocation_step::allocate:
-      return {[at] { at->free(); }, [at] { return timed_by_host([&] { at->allocate(); }); }};
+      return {[at] { at->free(); }, [at] { return time_by_host([&] { at->allocate(); }); }};
     case allocation_step::first_use:
       at->require_gpu_access();
       return {[at] {
                 at->free();
                 at->allocate();
               },
-              [at] { return timed_by_host([&] { at->use_memory(); }); }};
+              [at] { return time_by_host([&] { at->use_memory(); }); }};
     case allocation_step::free:
       break;
   }
@@ -159,7 +159,7 @@ trial allocation_trial(bench& on, memory_kind kind, allocation_step step, byte_c
             at->allocate();
             at->use_memory();
           },
-          [at] { return timed_by_host([&] { at->free(); }); }};
+          [at] { return time_by_host([&] { at->free(); }); }};
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ nanoseconds median_issue(const std::vector<repetition>& all) {
   return median(all, &repetition::issue_time);
 }
 
-repetition timed_by_host(const std::function<void()>& issue) {
+repetition time_by_host(const std::function<void()>& issue) {
   const auto begin = clock::now();
   issue();
   const nanoseconds issued = time_since(begin);
@@ -65,7 +65,7 @@ repetition timed_by_host(const std::function<void()>& issue) {
   return {time_since(begin), issued, {}};
 }
 
-repetition timed_on(cudaStream_t stream, const std::function<void()>& issue) {
+repetition time_by_events(cudaStream_t stream, const std::function<void()>& issue) {
   const cuda_event first = make_event(event_use::timing), last = make_event(event_use::timing);
   const auto begin = clock::now();
   check(cudaEventRecord(first.get(), stream));

@@ -55,9 +55,9 @@ nanoseconds median_total(const std::vector<repetition>& all);
 nanoseconds median_issue(const std::vector<repetition>& all);
 
 // Times by the host's clock, from the first call until the GPU is idle.
-repetition timed_by_host(const std::function<void()>& issue);
+repetition time_by_host(const std::function<void()>& issue);
 // Times by events around the work on a stream.
-repetition timed_on(cudaStream_t stream, const std::function<void()>& issue);
+repetition time_by_events(cudaStream_t stream, const std::function<void()>& issue);
 
 // Returns a text for names of cases, such as "64KiB".
 std::string bytes_text(byte_count bytes);

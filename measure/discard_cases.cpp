@@ -87,7 +87,7 @@ benchmark_case discard_case(discard_step step, byte_count bytes, bool queued) {
   m.repetitions = bytes <= 32 * MiB && step != discard_step::write ? 10 : 3;
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<discarded_data>(on, step, bytes, queued);
-    return {[data] { data->reset(); }, [data] { return timed_by_host([&] { data->run(); }); }};
+    return {[data] { data->reset(); }, [data] { return time_by_host([&] { data->run(); }); }};
   };
   return m;
 }
@@ -115,7 +115,7 @@ benchmark_case prefetch_discarded_to_host(byte_count bytes, bool populated) {
               discard_range(memory->range(), on.stream());
               check(cudaStreamSynchronize(on.stream()));
             },
-            [&on, memory] { return timed_by_host([&] { prefetch_to_host(memory->range(), on.stream()); }); }};
+            [&on, memory] { return time_by_host([&] { prefetch_to_host(memory->range(), on.stream()); }); }};
   };
   return m;
 }

@@ -54,7 +54,7 @@ double copy_time_of_a_block(void* from) {
   return median_of(all);
 }
 
-int measure_bound(int device) {
+int measure_eviction_bounds(int device) {
   check(cudaSetDevice(device));
   check(cudaFree(nullptr));
   const byte_count free = free_bytes();
@@ -95,5 +95,5 @@ int measure_bound(int device) {
 }  // namespace um
 
 int main(int argc, char** argv) {
-  return um::measure_bound(argc > 1 ? std::atoi(argv[1]) : 0);
+  return um::measure_eviction_bounds(argc > 1 ? std::atoi(argv[1]) : 0);
 }

@@ -102,7 +102,7 @@ class concurrent_kernel {
 
 repetition run_movement(evicted_data& data, copy_direction direction, concurrent_kernel* beside) {
   if (beside != nullptr) beside->launch();
-  repetition r = timed_on(data.stream(), [&] {
+  repetition r = time_by_events(data.stream(), [&] {
     if (direction == copy_direction::to_host) return data.issue_eviction();
     data.issue_return();
   });

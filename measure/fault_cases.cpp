@@ -44,7 +44,7 @@ trial isolated_fault_trial(bench& on, data_state wanted) {
   return {[memory] { memory->reset(); },
           [&on, memory, times] {
             auto* const each = reinterpret_cast<std::uint32_t*>(times->data());
-            repetition r = timed_by_host([&] {
+            repetition r = time_by_host([&] {
               chase(on.site(), memory->data(), places * managed_block, managed_block, visit_order::ascending,
                     each);
             });
@@ -75,7 +75,7 @@ trial cpu_access_trial(bench& on, byte_count bytes, byte_count stride, std::opti
   if (hint) advise_range(memory->range(), *hint, on.device());
   return {[&on, memory] { bring_to_device(on, memory->range()); },
           [memory, bytes, stride, kind] {
-            repetition r = timed_by_host([&] { touch_by_cpu(memory->range(), stride, kind); });
+            repetition r = time_by_host([&] { touch_by_cpu(memory->range(), stride, kind); });
             r.counters["ns_per_touch"] =
                 static_cast<double>(r.total_time) * static_cast<double>(stride) / static_cast<double>(bytes);
             return r;
@@ -100,7 +100,7 @@ benchmark_case system_access(access kind, byte_count bytes) {
               fill_by_host(memory->range());
             },
             [&on, memory, kind, bytes] {
-              return timed_by_host([&] { touch_all(on.site(), memory->data(), bytes, kind); });
+              return time_by_host([&] { touch_all(on.site(), memory->data(), bytes, kind); });
             }};
   };
   return m;
@@ -125,7 +125,7 @@ benchmark_case gpu_touches(const gpu_access& what) {
     const auto memory = std::make_shared<staged_data>(on, what.data, what.bytes);
     return {[memory] { memory->reset(); },
             [&on, what, touches, memory] {
-              repetition r = timed_by_host([&] { launch_access(on, what, memory->data()); });
+              repetition r = time_by_host([&] { launch_access(on, what, memory->data()); });
               if (touches != 0)
                 r.counters["ns_per_touch"] = static_cast<double>(r.total_time) / static_cast<double>(touches);
               return r;
@@ -167,7 +167,7 @@ benchmark_case cpu_first_touch(byte_count bytes) {
   m.prepare = [bytes](bench& on) -> trial {
     const auto memory = std::make_shared<staged_data>(on, data_state::nowhere, bytes);
     return {[memory] { memory->reset(); },
-            [memory, bytes] { return timed_by_host([&] { fill_by_host({memory->data(), bytes}); }); }};
+            [memory, bytes] { return time_by_host([&] { fill_by_host({memory->data(), bytes}); }); }};
   };
   return m;
 }

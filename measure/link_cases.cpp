@@ -41,7 +41,7 @@ trial copy_trial(bench& on, copy_method by, copy_direction direction, byte_count
     copies = {{device, host, bytes, 0}};
   }
   return {{}, [&on, by, copies, pinned, resident] {
-            return timed_by_host([&] {
+            return time_by_host([&] {
               for (const one_way_copy& c : copies) start_copy(on, by, c);
             });
           }};
@@ -73,7 +73,7 @@ benchmark_case small_copies(int copies) {
     const auto host = on.shared_pinned(each), device = on.shared_device(each);
     return {{}, [&on, copies, host, device] {
               const one_way_copy copy{host->data(), device->data(), each, 0};
-              return timed_by_host([&] {
+              return time_by_host([&] {
                 for (int i = 0; i < copies; ++i) start_copy(on, copy_method::copy_engine, copy);
               });
             }};

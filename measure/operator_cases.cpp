@@ -95,7 +95,7 @@ class placed_convolution {
   }
   repetition run() const {
     const cudaStream_t stream = bench_.libraries().compute().stream;
-    return timed_on(stream, [&] {
+    return time_by_events(stream, [&] {
       if (where_ == operand_place::prefetched) prefetch_to_device(memory_.range(), bench_.device(), stream);
       work_.call();
     });
@@ -146,8 +146,9 @@ benchmark_case square_product(precision arithmetic, std::int64_t side) {
   m.prepare = [=](bench& on) -> trial {
     const auto work = std::make_shared<operator_with_operands>(
         operator_on_device(on, matrix_problem{.n = side, .in = side, .out = side, .arithmetic = arithmetic}));
-    return {{},
-            [&on, work] { return timed_on(on.libraries().compute().stream, [&] { work->work.call(); }); }};
+    return {{}, [&on, work] {
+              return time_by_events(on.libraries().compute().stream, [&] { work->work.call(); });
+            }};
   };
   return m;
 }
@@ -161,7 +162,7 @@ benchmark_case device_copy(byte_count bytes) {
   m.prepare = [bytes](bench& on) -> trial {
     const auto memory = on.shared_device(2 * bytes);
     return {{}, [&on, memory, bytes] {
-              return timed_on(on.stream(), [&] {
+              return time_by_events(on.stream(), [&] {
                 check(cudaMemcpyAsync(memory->data() + bytes, memory->data(), bytes, cudaMemcpyDeviceToDevice,
                                       on.stream()));
               });
@@ -177,7 +178,7 @@ benchmark_case empty_launches(int count) {
   m.repetitions = 5;
   m.prepare = [count](bench& on) -> trial {
     return {{}, [&on, count] {
-              return timed_by_host([&] {
+              return time_by_host([&] {
                 for (int i = 0; i < count; ++i) launch_nothing(on.site());
               });
             }};

@@ -91,7 +91,7 @@ benchmark_case read_partly_resident(read_order order, byte_count bytes, int perc
     const auto data = std::make_shared<partly_resident_data>(on, bytes, percent);
     return {[data] { data->reset(); },
             [&on, data, order] {
-              repetition r = timed_by_host(
+              repetition r = time_by_host(
                   [&] { read_in_order(on.site(), data->data(), data->bytes(), order, data->times()); });
               data->add_counters(r);
               return r;
@@ -107,7 +107,7 @@ benchmark_case chase_partly_resident(byte_count bytes, int percent) {
     const auto data = std::make_shared<partly_resident_data>(on, bytes, percent);
     return {[data] { data->reset(); },
             [&on, data] {
-              return timed_by_host([&] {
+              return time_by_host([&] {
                 chase(on.site(), data->data(), data->bytes(), granule, visit_order::ascending, nullptr);
               });
             }};

@@ -19,7 +19,7 @@ namespace um::measure {
 namespace {
 
 double ns_until_gpu_idle(const std::function<void()>& issue) {
-  return static_cast<double>(timed_by_host(issue).total_time);
+  return static_cast<double>(time_by_host(issue).total_time);
 }
 
 // Nanoseconds until `work` returns. `work` waits for its own stream only; other streams may still run.
@@ -148,7 +148,7 @@ benchmark_case faults_on_new_and_seen_blocks(int blocks) {
               seen->reset();
             },
             [&on, cold, seen, times, blocks] {
-              repetition r = timed_by_host([&] {
+              repetition r = time_by_host([&] {
                 chase_in_turn(on.site(), cold->data(), seen->data(), 2 * blocks, managed_block,
                               times->on_device());
               });
@@ -174,7 +174,7 @@ benchmark_case isolated_faults_after_pause(int faults) {
     return {[memory] { memory->reset(); },
             [&on, memory, times, count] {
               constexpr std::chrono::microseconds rest(300);
-              repetition r = timed_by_host([&] {
+              repetition r = time_by_host([&] {
                 for (std::size_t i = 0; i < count; ++i) {
                   std::this_thread::sleep_for(rest);
                   chase(on.site(), memory->data() + i * managed_block, managed_block, managed_block,

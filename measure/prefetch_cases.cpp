@@ -64,7 +64,7 @@ class prefetched_data {
   repetition run() const {
     const std::vector<managed_range> parts = cut_into_calls(memory_.range(), what_.call_bytes);
     if (what_.is_stream_busy) occupy_stream(bench_, 0);
-    repetition r = timed_by_host([&] { issue_all(bench_, what_, parts); });
+    repetition r = time_by_host([&] { issue_all(bench_, what_, parts); });
     r.counters["calls"] = what_.uses_batch_call ? 1 : static_cast<double>(parts.size());
     return r;
   }
@@ -105,7 +105,7 @@ void prefetch(const bench& on, copy_direction direction, managed_range what, std
 
 repetition prefetch_both_ways_at_once(const bench& on, managed_range in, managed_range out) {
   nanoseconds in_ns = 0, out_ns = 0;
-  repetition r = timed_by_host([&] {
+  repetition r = time_by_host([&] {
     const auto begin = std::chrono::steady_clock::now();
     const auto move = [&](copy_direction direction, managed_range what, std::size_t stream,
                           nanoseconds& took) {

@@ -15,7 +15,7 @@ struct pattern_result {
 };
 
 struct pattern {
-  std::string_view name, what;
+  std::string_view name, summary;
   pattern_result (*simulate)(const machine& on);
   pattern_result (*at_ratio)(const machine& on,
                              double ratio) = nullptr;  // the pattern at a ratio; nullptr: it has no ratio

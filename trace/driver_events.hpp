@@ -34,7 +34,7 @@ class gpu_time_converter {
 
  private:
   static constexpr std::uint64_t sample_window = 1'000'000'000, none = ~std::uint64_t{0};
-  std::uint64_t min_offset_before_ = none, min_offset_ = none, since_ = 0;
+  std::uint64_t min_offset_before_ = none, min_offset_ = none, since_ = 0;  // since_: start of the window
 };
 
 // Makes records of CUPTI's layout from events. A fault lasts until its batch is replayed. The faults of one

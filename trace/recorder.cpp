@@ -183,7 +183,7 @@ void recorder::add_to_sum_of_cause(const event& e) {
   into.moved.add(e);
 }
 
-void recorder::assign_events(nanoseconds before, bool all) {
+void recorder::assign_events(nanoseconds before, bool at_end) {
   std::stable_sort(events_.begin(), events_.end(),
                    [](const event& a, const event& b) { return a.begin < b.begin; });
   launches_.sort();
@@ -194,7 +194,7 @@ void recorder::assign_events(nanoseconds before, bool all) {
     } else if (caused_by_user(e.what) || caused_by_host(e.what)) {
       no_launch.push_back(e);
     } else if (!launches_.add_to_launch(e)) {
-      (all ? no_launch : kept).push_back(e);  // kept: it may belong to a kernel that still runs
+      (at_end ? no_launch : kept).push_back(e);  // kept: it may belong to a kernel that still runs
     }
   }
   launches_.sort();

@@ -138,7 +138,7 @@ class recorder {
   };
 
   void split_by_block(event e, std::uint64_t address, std::uint64_t bytes);
-  void assign_events(nanoseconds before, bool all);
+  void assign_events(nanoseconds before, bool at_end);
   void add_to_sum_of_cause(const event& e);
   void write_sum(sum_of_cause& of);
   void merge_old_events();

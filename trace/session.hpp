@@ -49,7 +49,7 @@ struct session {
   translator translate;
   std::map<call_stack, std::vector<std::string>> callers;  // places of stacks whose names have been looked up
   follower follow = nullptr;
-  nanoseconds followed_since = 0;
+  nanoseconds followed_since = 0;  // when `follow` was set
 
   std::mutex counting_mutex;        // guards the members up to the next mutex
   std::set<std::uint32_t> devices;  // GPUs with a context

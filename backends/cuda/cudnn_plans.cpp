@@ -24,9 +24,9 @@ cudnnDataType_t cudnn_type(dtype type) {
   return type == dtype::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-// A tensor `between` operations is never written to memory.
+// A virtual tensor lies between operations and is never written to memory.
 fe::Tensor describe_tensor(const dims& shape, std::int64_t id, dtype type, const cudnn_convolution& in,
-                           bool between = false) {
+                           bool is_virtual = false) {
   const dims strides = strides_of({{}, shape, type, role::activation, in.order});
   const std::array<std::int64_t, 4> extent{shape.n, shape.c, shape.h, shape.w};
   const std::array<std::int64_t, 4> stride{strides.n, strides.c, strides.h, strides.w};
@@ -36,7 +36,7 @@ fe::Tensor describe_tensor(const dims& shape, std::int64_t id, dtype type, const
       .setId(id)
       .setAlignment(pointer_alignment)
       .setDataType(cudnn_type(type))
-      .setVirtual(between)
+      .setVirtual(is_virtual)
       .build();
 }
 

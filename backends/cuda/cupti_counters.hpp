@@ -21,7 +21,7 @@ using migration_cause = tracing::cause;
 
 struct migrated_bytes {
   byte_count total = 0;
-  std::array<byte_count, 6> by_cause{};
+  std::array<byte_count, 6> by_cause{};  // by migration_cause
 };
 
 struct unified_memory_counts {

@@ -138,14 +138,14 @@ struct average_pool_problem {
   average_pool attributes;
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
-  std::int64_t first_x_row = 0, first_y_row = 0, height = 1;
+  std::int64_t first_x_row = 0, first_y_row = 0, height = 1;  // the whole x has `height` rows
 };
 void average_pool_forward(launch_site where, const void* x, void* y, const average_pool_problem& problem);
 void average_pool_backward(launch_site where, const void* dy, void* dx, const average_pool_problem& problem);
 
 // --- softmax.cu --- rows of `classes` logits; the mean is over `batch`, of which `rows` are here.
 struct softmax_problem {
-  std::int64_t rows = 0, classes = 0, batch = 0;
+  std::int64_t rows = 0, classes = 0, batch = 0;  // of `batch` rows of logits, `rows` are here
   dtype type = dtype::f32;
 };
 std::size_t softmax_workspace(const softmax_problem& problem);

@@ -53,7 +53,7 @@ struct kernel_operands {
 
 // Makes an engine of umbench's own kernels: `launch(where, operands)` runs the kernel.
 template <class Launch>
-engine kernel_engine(const part_operands& at, byte_count workspace, Launch launch) {
+engine make_kernel_engine(const part_operands& at, byte_count workspace, Launch launch) {
   return {
       {"kernel", 0, workspace, 0},
       [where = at.gpu.compute(), launch = std::move(launch)](const bound_operands& operands) -> kernel_call {
@@ -160,13 +160,13 @@ engine replay_engine(const part_operands& at, const opaque& attributes) {
                             mode != access_mode::write, mode != access_mode::read,
                             is_floating(at.whole(i).type)};
   }
-  return kernel_engine(at, attributes.workspace_bytes,
-                       [replayed, rate = at.gpu.memory_bytes_per_s()](auto where, kernel_operands to) {
-                         kernels::replayed_operator bound = replayed;
-                         for (int i = 0; i < bound.count; ++i)
-                           bound.operands[i].address = to[static_cast<std::size_t>(i)];
-                         kernels::replay(where, bound, rate);
-                       });
+  return make_kernel_engine(at, attributes.workspace_bytes,
+                            [replayed, rate = at.gpu.memory_bytes_per_s()](auto where, kernel_operands to) {
+                              kernels::replayed_operator bound = replayed;
+                              for (int i = 0; i < bound.count; ++i)
+                                bound.operands[i].address = to[static_cast<std::size_t>(i)];
+                              kernels::replay(where, bound, rate);
+                            });
 }
 
 // Copies the other operands into the concatenated tensor `whole`, one after the other, or the reverse.
@@ -185,14 +185,14 @@ engine concatenation_engine(const part_operands& at, std::size_t whole, bool con
     parts.push_back({i, first, box});
     first += box.width;
   }
-  return kernel_engine(at, 0,
-                       [parts = std::move(parts), whole, concatenates](auto where, kernel_operands to) {
-                         for (const concatenated_operand& part : parts) {
-                           std::byte *const there = to[whole] + part.first, *const apart = to[part.operand];
-                           kernels::copy_box_by_kernel(where.stream, concatenates ? there : apart,
-                                                       concatenates ? apart : there, part.box);
-                         }
-                       });
+  return make_kernel_engine(
+      at, 0, [parts = std::move(parts), whole, concatenates](auto where, kernel_operands to) {
+        for (const concatenated_operand& part : parts) {
+          std::byte *const there = to[whole] + part.first, *const apart = to[part.operand];
+          kernels::copy_box_by_kernel(where.stream, concatenates ? there : apart,
+                                      concatenates ? apart : there, part.box);
+        }
+      });
 }
 
 // Engines of libraries and of umbench compute convolutions and matrix products.
@@ -414,7 +414,7 @@ struct kernel_chooser {
  private:
   template <class Launch>
   engine own_kernel(byte_count workspace, Launch launch) const {
-    return kernel_engine(at, workspace, std::move(launch));
+    return make_kernel_engine(at, workspace, std::move(launch));
   }
   kernels::softmax_problem softmax_problem_of_logits() const {
     const dims part = at.shape(0);

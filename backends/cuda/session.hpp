@@ -46,8 +46,8 @@ class session {
   // it.
   struct precedent {
     std::string engine;
-    std::int64_t images = 0;  // of each part
-    byte_count workspace_bytes = 0, cap = 0;
+    std::int64_t images = 0;                  // of each part
+    byte_count workspace_bytes = 0, cap = 0;  // of the engine; cap of the search that chose it
   };
   std::map<std::string, precedent>& precedents() { return precedents_; }
 

@@ -23,7 +23,7 @@ KEPT = ROOT / "results/traces"
                                                      ("planted_later_h100", True, (10, 3)), ("planted_later_h100", False, (12, 5))])
 def test_planted_faults_are_named_and_savings_are_near(umbench, monkeypatch, capsys, folder, simulated, near):
     monkeypatch.setenv("UMBENCH_PROGRAM", umbench.program if simulated else "")
-    verdicts = judge.judge(KEPT / folder)
+    verdicts = judge.judge_findings(KEPT / folder)
     sets = verdicts[:judge.FIRST_SET], verdicts[judge.FIRST_SET:]
     assert tuple(len(part) for part in sets) == (12, 6), capsys.readouterr().out
     assert tuple(sum(named for named, _ in part) for part in sets) == (12, 6)

@@ -17,9 +17,9 @@ FAULTS_IN = ("in_demand", "in_tree")
 FAULTS_OUT = ("out_demand", "out_tree")
 
 
-def run(build, name, options, trace=None, **more):
-    """The program's own line, and its trace's lines. `more`: further environment variables."""
-    environment = os.environ | more
+def run_program(build, name, options, trace=None, **extra_environment):
+    """The program's own line, and its trace's lines. `extra_environment`: further environment variables."""
+    environment = os.environ | extra_environment
     if trace:
         for old in glob.glob(trace + ".*"):
             os.remove(old)
@@ -36,8 +36,8 @@ def run(build, name, options, trace=None, **more):
     return json.loads(done.stdout), lines
 
 
-def total(lines, names):
-    return sum(run[2] for line in lines for name in names for run in line.get(name, []))
+def sum_of_quantities(lines, quantities):
+    return sum(run[2] for line in lines for quantity in quantities for run in line.get(quantity, []))
 
 
 def main():
@@ -48,18 +48,18 @@ def main():
     arguments = parser.parse_args()
     wrong = 0
     for name in EXACT:
-        plain, _ = run(arguments.build, name, ["--mib", arguments.mib])
-        said, lines = run(arguments.build, name, ["--mib", arguments.mib], os.path.join(arguments.out, name + ".jsonl"))
+        plain, _ = run_program(arguments.build, name, ["--mib", arguments.mib])
+        said, lines = run_program(arguments.build, name, ["--mib", arguments.mib], os.path.join(arguments.out, name + ".jsonl"))
         moved = {
-            "fault_in_bytes": total(lines, FAULTS_IN),
-            "fault_out_bytes": total(lines, FAULTS_OUT),
-            "prefetch_in_bytes": total(lines, ("in_user",)),
-            "prefetch_out_bytes": total(lines, ("out_user",)),
+            "fault_in_bytes": sum_of_quantities(lines, FAULTS_IN),
+            "fault_out_bytes": sum_of_quantities(lines, FAULTS_OUT),
+            "prefetch_in_bytes": sum_of_quantities(lines, ("in_user",)),
+            "prefetch_out_bytes": sum_of_quantities(lines, ("out_user",)),
         }
         off = {key: moved[key] - said[key] for key in moved if said[key] >= 0 and moved[key] != said[key]}
         wrong += bool(off)
-        faults = total(lines, ("gpu_read_faults", "gpu_write_faults"))
-        cpu = total(lines, ("cpu_read_faults", "cpu_write_faults"))
+        faults = sum_of_quantities(lines, ("gpu_read_faults", "gpu_write_faults"))
+        cpu = sum_of_quantities(lines, ("cpu_read_faults", "cpu_write_faults"))
         waiting = sum(line.get("waiting_ns", 0) for line in lines) / 1e6
         lacking = [line["what"] for line in lines if line["kind"] == "lacking"]
         lost = sum(line.get("lost_records", 0) for line in lines)

@@ -24,21 +24,21 @@ FIRST_SET, WITHIN = 12, 0.3
 
 
 def programs(build):
-    """[(name, what it plants)]"""
+    """[(name, key of the finding that it plants)]"""
     shown = subprocess.run([f"{build}/um_trace_programs"], stdout=subprocess.PIPE, text=True, check=True).stdout
     rows = [line.split(" ") for line in shown.splitlines()]
     return [(name, plants) for name, plants in rows if plants]
 
 
-def measure(build, out, mib, runs):
+def measure_programs(build, out, mib, runs):
     """Writes OUT/NAME.jsonl, a trace each, and OUT/times.json."""
     times = {}
     for name, plants in programs(build):
         size = ["--mib", mib]
-        plain = statistics.median(check.run(build, name, size)[0]["seconds"] for _ in range(runs))
-        mended = statistics.median(check.run(build, name, [*size, "--fixed"])[0]["seconds"] for _ in range(runs))
-        traced, lines = check.run(build, name, size, str(out / f"{name}.jsonl"))
-        _, again = check.run(build, name, size, str(out / f"{name}.times"), UMBENCH_TRACE_TIMES="1")
+        plain = statistics.median(check.run_program(build, name, size)[0]["seconds"] for _ in range(runs))
+        mended = statistics.median(check.run_program(build, name, [*size, "--fixed"])[0]["seconds"] for _ in range(runs))
+        traced, lines = check.run_program(build, name, size, str(out / f"{name}.jsonl"))
+        _, again = check.run_program(build, name, size, str(out / f"{name}.times"), UMBENCH_TRACE_TIMES="1")
         again[0]["role"] = "times"
         with open(out / f"{name}.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines + again)
@@ -46,7 +46,7 @@ def measure(build, out, mib, runs):
     (out / "times.json").write_text(json.dumps(times, indent=1) + "\n", encoding="utf-8")
 
 
-def judge(folder):
+def judge_findings(folder):
     """Prints a line a program. Returns [(named first, saving within 30 %)]."""
     verdicts = []
     for name, of in json.loads((folder / "times.json").read_text(encoding="utf-8")).items():
@@ -75,8 +75,8 @@ def main():
     wanted = parser.parse_args()
     if not wanted.kept:
         wanted.out.mkdir(parents=True, exist_ok=True)
-        measure(str(Path(wanted.build).resolve()), wanted.out, wanted.mib, wanted.runs)
-    verdicts = judge(wanted.kept or wanted.out)
+        measure_programs(str(Path(wanted.build).resolve()), wanted.out, wanted.mib, wanted.runs)
+    verdicts = judge_findings(wanted.kept or wanted.out)
     first = verdicts[:FIRST_SET]
     return 0 if sum(v[0] for v in first) >= 11 and sum(v[1] for v in first) >= 9 else 1
 

@@ -66,7 +66,7 @@ void step_issuer::issue(std::uint32_t index, cudaStream_t stream, std::uint32_t 
     }
     if (is_managed(s.home)) move_managed(s, stream, iteration);
   }
-  if (run_.poisons_released_memory) poison(s, stream);
+  if (run_.poisons_released_memory) poison_memory_of_step(s, stream);
 }
 
 void step_issuer::move_managed(const step& s, cudaStream_t stream, std::uint32_t iteration) const {
@@ -107,7 +107,7 @@ void step_issuer::move_twin(const step& s, cudaStream_t stream) const {
 // Overwrites the device memory that the step released with NaNs, so that a later read of it shows. Does not
 // overwrite memory that the driver evicts, which stays readable, nor staged tensors, which other steps may
 // read while they are copied to the host.
-void step_issuer::poison(const step& s, cudaStream_t stream) const {
+void step_issuer::poison_memory_of_step(const step& s, cudaStream_t stream) const {
   if (s.in_lane != lane::to_host || !is_managed(s.home)) return;
   if (std::holds_alternative<evict>(s.command) && s.home == residence::managed) return;
   const auto fill = [&](const range& r) {

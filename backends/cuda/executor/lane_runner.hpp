@@ -37,7 +37,7 @@ class step_issuer {
  private:
   void move_managed(const step& s, cudaStream_t stream, std::uint32_t iteration) const;
   void move_twin(const step& s, cudaStream_t stream) const;
-  void poison(const step& s, cudaStream_t stream) const;
+  void poison_memory_of_step(const step& s, cudaStream_t stream) const;
 
   run_state& run_;
   const room_maker& room_;

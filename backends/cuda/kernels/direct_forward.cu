@@ -21,10 +21,10 @@ __device__ int channel_of(int j, int q) {
 // A filter's rows lie one after the other. Zeros fill up each to whole words, so that the patch's values
 // there are multiplied by zero.
 template <class T>
-struct filter_depth {
+struct padded_filter_depth {
   int taps, row, count;
 
-  __host__ __device__ explicit filter_depth(const direct_form& f)
+  __host__ __device__ explicit padded_filter_depth(const direct_form& f)
       : taps(f.taps_w * f.channels),
         row((taps + factors_of_word<T> - 1) / factors_of_word<T> * factors_of_word<T>),
         count(f.taps_h * row) {}
@@ -38,7 +38,7 @@ struct shared_layout {
   int offsets, biases, patch, bytes;
 
   __host__ __device__ shared_layout(const direct_form& f, int columns) {
-    const int steps = filter_depth<T>(f).steps();
+    const int steps = padded_filter_depth<T>(f).steps();
     offsets = steps * columns * warp_threads * 8;
     biases = offsets + steps * 32;
     patch = biases + 8 * columns * 4;
@@ -49,7 +49,7 @@ struct shared_layout {
 // The two words of the filter that a lane needs lie side by side in shared memory.
 template <class T, int Columns>
 __device__ void load_filter(const direct_form& f, const T* w, std::uint32_t* to) {
-  const filter_depth<T> d(f);
+  const padded_filter_depth<T> d(f);
   const T* const group = w + std::int64_t{blockIdx.y} * 8 * Columns * d.taps * f.taps_h;
   for (int i = static_cast<int>(threadIdx.x); i < d.steps() * Columns * warp_threads * 2; i += threads) {
     const int word = i % 2, lane = i / 2 % warp_threads, j = i / 2 / warp_threads % Columns;
@@ -66,7 +66,7 @@ __device__ void load_filter(const direct_form& f, const T* w, std::uint32_t* to)
 
 template <class T>
 __device__ void load_patch_offsets(const direct_form& f, int* to) {
-  const filter_depth<T> d(f);
+  const padded_filter_depth<T> d(f);
   const int words = d.steps() * mma_depth<T> / factors_of_word<T>;
   for (int i = static_cast<int>(threadIdx.x); i < words; i += threads) {
     const int k = i * factors_of_word<T>;
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(threads, resident_blocks)
 
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % 32;
   const int g = lane / 4, t = lane % 4;
-  const int steps = filter_depth<T>(f).steps(), pixel_step = f.stride_w * f.channels;
+  const int steps = padded_filter_depth<T>(f).steps(), pixel_step = f.stride_w * f.channels;
   T* const lane_y = y + group + t * vector_of<T>;
   for (std::int64_t tile = blockIdx.x; tile < f.tiles; tile += gridDim.x) {
     const tile_position at = position_of(f, tile);

@@ -54,10 +54,10 @@ template <bool Backward>
 __device__ int element_under_tap(int at, int tap, int pad, const divisor& stride, int extent) {
   int met = at * static_cast<int>(stride.value) - pad + tap;
   if constexpr (Backward) {
-    const int apart = at + pad - tap;
-    auto whole = static_cast<std::uint32_t>(max(apart, 0));
+    const int distance = at + pad - tap;
+    auto whole = static_cast<std::uint32_t>(max(distance, 0));
     const bool between = stride.take_remainder(whole) != 0;
-    met = apart < 0 || between ? -1 : static_cast<int>(whole);
+    met = distance < 0 || between ? -1 : static_cast<int>(whole);
   }
   return met >= 0 && met < extent ? met : -1;
 }

@@ -23,8 +23,8 @@ struct packed_form {
         pad_w(static_cast<int>(form.pad_w)) {}
 
   // Returns where an element of the packed tensor comes from, or -1 if it is a zero.
-  __device__ std::int64_t source(std::uint32_t n, std::uint32_t channel, std::uint32_t i,
-                                 std::uint32_t j) const {
+  __device__ std::int64_t source_offset(std::uint32_t n, std::uint32_t channel, std::uint32_t i,
+                                        std::uint32_t j) const {
     std::uint32_t position = channel;
     const std::uint32_t c = channels.take_remainder(position);
     const std::uint32_t b = block.take_remainder(position);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(block_threads)
     float values[N];
 #pragma unroll
     for (int v = 0; v < N; ++v) {
-      const std::int64_t at = form.source(n, channel + v, i, j);
+      const std::int64_t at = form.source_offset(n, channel + v, i, j);
       values[v] = at < 0 ? 0.0F : static_cast<float>(from[at]);
     }
     store<N>(to + std::int64_t{g} * N, pack<T, N>(values));

@@ -87,7 +87,8 @@ byte_box merge_contiguous_runs(byte_box box) {
   return box;
 }
 
-cudaPitchedPtr pitched(const std::byte* at, std::uint64_t pitch, std::uint64_t slice, const byte_box& box) {
+cudaPitchedPtr pitched_pointer(const std::byte* at, std::uint64_t pitch, std::uint64_t slice,
+                               const byte_box& box) {
   return {const_cast<std::byte*>(at), pitch, box.width, slice / pitch};
 }
 
@@ -122,8 +123,8 @@ void copy_box_by_engine(cudaStream_t stream, std::byte* to, const std::byte* fro
   }
   if (box.from_slice % box.from_pitch == 0 && box.to_slice % box.to_pitch == 0) {
     cudaMemcpy3DParms parameters{};
-    parameters.srcPtr = pitched(from, box.from_pitch, box.from_slice, box);
-    parameters.dstPtr = pitched(to, box.to_pitch, box.to_slice, box);
+    parameters.srcPtr = pitched_pointer(from, box.from_pitch, box.from_slice, box);
+    parameters.dstPtr = pitched_pointer(to, box.to_pitch, box.to_slice, box);
     parameters.extent = {box.width, box.height, box.depth};
     parameters.kind = cudaMemcpyDefault;
     return check(cudaMemcpy3DAsync(&parameters, stream));

@@ -86,10 +86,10 @@ struct plane_view {
 // columns.
 template <class Launch>
 void with_column_layout(const max_pool_problem& p, bool aligned, Launch launch) {
-  const bool last = p.order == memory_order::nhwc || p.x.h * p.x.w == 1;
+  const bool channels_last = p.order == memory_order::nhwc || p.x.h * p.x.w == 1;
   with_type(p.type, [&](auto zero) {
     using T = decltype(zero);
-    if (!last) return launch(layout<T, 1, memory_order::nchw>{});
+    if (!channels_last) return launch(layout<T, 1, memory_order::nchw>{});
     if (aligned && p.x.c % vector_of<T> == 0) return launch(layout<T, vector_of<T>, memory_order::nhwc>{});
     launch(layout<T, 1, memory_order::nhwc>{});
   });
