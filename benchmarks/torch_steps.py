@@ -187,8 +187,8 @@ def run_child_process(network, options):
     out = sys.stdout
     sys.stdout = sys.stderr  # output of libraries must not mix with the answers
     compiled = CompiledNetwork(network, options) if options.one == "both" else None
-    converted, times = predict_network(network, options)[1], measuring.Times()
-    times.compile(converted)
+    converted, times = predict_network(network, options)[1], measuring.OperatorTimes()
+    times.compile_kernels(converted)
     send_and_await_turn(out, "compiled")
     if compiled:
         send_and_await_turn(out, json.dumps(compiled.measure_steps()))
@@ -210,13 +210,13 @@ def predict_network(network, options):
     from umbench.torch import convert, launches, liveness, rates
     converted = convert.convert_model(model_function(network), name=network)
     document = converted.document
-    rates.set_durations(converted, json.loads((HERE.parent / f"results/machines/{options.machine}.json").read_text(encoding="utf-8")))
-    predicted = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
+    rates.set_durations_by_figures(converted, json.loads((HERE.parent / f"results/machines/{options.machine}.json").read_text(encoding="utf-8")))
+    predicted = {"peak_bytes": liveness.peak_and_operator_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
             "kernels": sum(converted.launches.get(op["name"], 1) for op in document["ops"]),
             "step_by_rates_ns": sum(op["duration_ns"] for op in document["ops"])}
     if options.details:
-        Path(options.details, f"{network}.json").write_text(convert.as_text(document), encoding="utf-8")
-    launches.add_waits(converted)
+        Path(options.details, f"{network}.json").write_text(convert.document_text(document), encoding="utf-8")
+    launches.add_launch_waits(converted)
     predicted["step_launched_ns"] = sum(op["duration_ns"] for op in document["ops"])
     return {"schema": 1, "kind": "torch_step", "network": network, "torch": torch.__version__, "machine": options.machine, "predicted": predicted}, converted
 
@@ -224,16 +224,16 @@ def predict_network(network, options):
 def predict_by_measured_operators(converted, times, options):
     """The predictions from times of operators that were measured one by one."""
     from umbench.torch import convert, launches, liveness, measuring
-    measuring.set_durations(converted, times)
+    measuring.measure_durations(converted, times)
     ops = converted.document["ops"]
     if options.details:
         name = converted.document["name"]
-        Path(options.details, f"{name}.measured.json").write_text(convert.as_text(converted.document), encoding="utf-8")
-        counts = {op["name"]: [launches.launch_cost(converted, op["name"]), converted.launches.get(op["name"], 1), op["name"] in converted.generated] for op in ops}
+        Path(options.details, f"{name}.measured.json").write_text(convert.document_text(converted.document), encoding="utf-8")
+        counts = {op["name"]: [launches.relative_launch_cost(converted, op["name"]), converted.launches.get(op["name"], 1), op["name"] in converted.generated] for op in ops}
         Path(options.details, f"{name}.host.json").write_text(json.dumps(counts), encoding="utf-8")
-    predicted = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_of(converted.document)[0],
+    predicted = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_and_operator_of(converted.document)[0],
             "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in converted.alone)}
-    launching_ns = launches.add_waits(converted)
+    launching_ns = launches.add_launch_waits(converted)
     return predicted | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops), "launching_ns": launching_ns, "kernel_ns": launches.KERNEL_NS}
 
 
@@ -297,7 +297,7 @@ class CompiledNetwork:
         kernels, busy = profile_kernels(self.loss_of, self.model, self.inputs, self.name, self.options)
         if self.options.details:
             from umbench.torch.bench import gpu_events
-            Path(self.options.details, f"{self.name}.peak.json").write_text(json.dumps(gpu_events.alive_at_peak(self.run_step), indent=0), encoding="utf-8")
+            Path(self.options.details, f"{self.name}.peak.json").write_text(json.dumps(gpu_events.blocks_at_peak(self.run_step), indent=0), encoding="utf-8")
         self.free_unneeded_memory()
         library = torch.cuda.memory_allocated() - self.base
         measured = {"peak_bytes": max(s[3] for s in samples), "saved_bytes": samples[-1][2], "base_bytes": self.base, "library_bytes": library,
@@ -314,7 +314,7 @@ def with_loss(model):
     import torch
     from torch.nn import functional
 
-    from umbench.torch.capture import first_result
+    from umbench.torch.capture import loss_or_first_tensor
 
     class Loss(torch.nn.Module):
         def __init__(self):
@@ -322,7 +322,7 @@ def with_loss(model):
             self.model = model
 
         def forward(self, *inputs):
-            result = first_result(self.model(*inputs))
+            result = loss_or_first_tensor(self.model(*inputs))
             return result if result.dim() == 0 else functional.cross_entropy(result, torch.zeros(result.shape[0], dtype=torch.long, device=result.device))
 
     return Loss()

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 import torch  # noqa: E402
 
 import umbench.torch  # noqa: E402
-from umbench.torch.bench.models import GPT2, Llama, ResNet, WithLoss, halve_frozen_parameters  # noqa: E402
+from umbench.torch.bench.models import GPT2, Llama, ResNet, WithLoss, convert_frozen_to_bf16  # noqa: E402
 
 NETWORKS = {"resnet50": (ResNet, lambda: ResNet((1, 1, 1, 1), 16, 10)), "gpt2": (GPT2, lambda: GPT2(3, 64, 2, 61, 64)),
             "llama_lora": (Llama, lambda: Llama(3, 64, 4, 2, 128, 61, 64))}
@@ -83,7 +83,7 @@ def main():
     torch.manual_seed(0)
     model = WithLoss(NETWORKS[wanted.network][wanted.small]()).train().to(device)
     if wanted.network == "llama_lora" and device == "cuda":
-        halve_frozen_parameters(model)
+        convert_frozen_to_bf16(model)
     if wanted.network == "resnet50":
         model = model.to(memory_format=torch.channels_last)
     fitted = copy.deepcopy(model).cpu()  # it takes nothing of the device until its turn

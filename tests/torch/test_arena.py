@@ -4,12 +4,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from placed_steps import MIB, step  # noqa: E402
+from placed_steps import MIB, make_requests  # noqa: E402
 from umbench.torch import arena, placing, private  # noqa: E402
 
 
 def test_the_smallest_piece_that_is_large_enough_is_taken():
-    pieces = arena.Pieces([(100, 0), (60, 0), (0, 5), (80, 2**40)])
+    pieces = arena.FreePieces([(100, 0), (60, 0), (0, 5), (80, 2**40)])
     first = pieces.take(50)
     assert 100 + arena.PAGE == first  # in the piece of 60
     assert pieces.take(70) == 0      # in the piece of 100: the last one could grow
@@ -20,18 +20,18 @@ def test_the_smallest_piece_that_is_large_enough_is_taken():
     assert pieces.take(60) == first and before.take(60) == 160 + 2 * arena.PAGE  # the piece is whole again; the copy has the other only
 
 
-def placed(monkeypatch, requests, *pieces):
+def arena_with_free_pieces(monkeypatch, requests, *piece_sizes_mib):
     """An arena whose memory is mapped as free pieces of these sizes in MiB."""
-    monkeypatch.setattr(private, "free_pieces", lambda device, stream: [(size * MIB, 0) for size in pieces])
+    monkeypatch.setattr(private, "free_pieces", lambda device, stream: [(size * MIB, 0) for size in piece_sizes_mib])
     found = arena.Arena(torch.device("cuda", 0), 2**30)
     found.requests = requests
     return found
 
 
-def test_what_was_mapped_is_looked_at(monkeypatch):
-    requests = step(48, 24, -48, 96)
+def test_tensors_find_room_only_in_suitable_mapped_pieces(monkeypatch):
+    requests = make_requests(48, 24, -48, 96)
     for pieces, has_room in (((168,), True), ((90, 78), False), ((100, 72), True)):
-        found = placed(monkeypatch, requests, *pieces)
+        found = arena_with_free_pieces(monkeypatch, requests, *pieces)
         assert found._find_holds() is has_room and (found.holds is not None) is has_room
 
 
@@ -42,70 +42,70 @@ def test_room_is_left_for_small_allocations_whose_peak_was_reset(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 0.5)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: type("Device", (), {"total_memory": 1600 * MIB}))
     found = arena.Arena(torch.device("cuda", 0), 2**30)
-    assert found.room() == 470 * MIB
+    assert found.mappable_bytes() == 470 * MIB
     told["reserved_bytes"]["small_pool"]["peak"] = 20 * MIB
-    assert found.room() == 470 * MIB
+    assert found.mappable_bytes() == 470 * MIB
 
 
 def test_memory_is_kept_until_too_many_steps_in_a_row_were_disturbed(monkeypatch):
     monkeypatch.setattr(arena, "MAX_REMAPS", 2)
     found = arena.Arena(torch.device("cuda", 0), 2**30)
-    found.holds, found.has_fitted, times = placing.Holds([], {}), True, []
+    found.holds, found.has_fitted, times = placing.HoldingFollower([], {}), True, []
     monkeypatch.setattr(found, "map_memory", lambda: times.append(1) or True)
     for mapped, has_stopped in (((1, 0), False), ((1, 0), False), ((0, 0), False), ((1, 0), False), ((1, 0), False), ((1, 0), True)):
-        monkeypatch.setattr(found, "_allocator_counts", lambda mapped=mapped: mapped)
+        monkeypatch.setattr(found, "_reserved_bytes_and_retries", lambda mapped=mapped: mapped)
         found.remap_if_needed()
-        assert found.has_stopped_placing() is has_stopped
+        assert found.has_run_out_of_remaps() is has_stopped
     assert len(times) == 4
     never = arena.Arena(torch.device("cuda", 0), 2**30)
     never.remap_if_needed()
-    assert not never.has_stopped_placing()
+    assert not never.has_run_out_of_remaps()
 
 
-class Device:
+class FakeDevice:
     """A device that is made up: `small`: bytes reserved for small allocations; taken: by other processes; pages: that were mapped, each time."""
 
     total_memory = 2**30
 
     def __init__(self, monkeypatch):
         self.small, self.large, self.taken, self.pages = 0, 0, False, []
-        monkeypatch.setattr(private, "allocator_statistics", lambda device: self.told())
+        monkeypatch.setattr(private, "allocator_statistics", lambda device: self.allocator_statistics())
         monkeypatch.setattr(private, "free_pieces", lambda device, stream: [(self.large, 0)])
         for name, value in (("get_per_process_memory_fraction", 1.0), ("get_device_properties", self), ("memory_reserved", 0),
                             ("current_stream", type("Stream", (), {"cuda_stream": 0})), ("empty_cache", None)):
             monkeypatch.setattr(torch.cuda, name, lambda *device, value=value: value)
-        monkeypatch.setattr(torch, "empty", self.map)
+        monkeypatch.setattr(torch, "empty", self.allocate)
 
-    def told(self):
+    def allocator_statistics(self):
         small, large = ({"current": size, "peak": size} for size in (self.small, self.large))
         return {"reserved_bytes": {"small_pool": small, "large_pool": large, "all": small}, "num_alloc_retries": 0}
 
-    def map(self, size, **others):
+    def allocate(self, byte_count, **other_options):
         if self.taken:
             raise torch.OutOfMemoryError
-        self.pages.append(size // arena.PAGE)
-        self.large = size
+        self.pages.append(byte_count // arena.PAGE)
+        self.large = byte_count
 
 
-def arena_after_layout(monkeypatch, budget):
-    device, found = Device(monkeypatch), arena.Arena(torch.device("cuda", 0), budget)
-    found.requests, found.points = step(48, 24, -48, 96), [0, 1, 2, 3]
-    assert found.map_memory() and found.check_fit() and found.holds.changes
+def fake_device_and_mapped_arena(monkeypatch, budget_bytes):
+    device, found = FakeDevice(monkeypatch), arena.Arena(torch.device("cuda", 0), budget_bytes)
+    found.requests, found.points = make_requests(48, 24, -48, 96), [0, 1, 2, 3]
+    assert found.map_memory() and found.note_whether_step_fitted() and found.holds.changes
     return device, found
 
 
 def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch):
-    device, found = arena_after_layout(monkeypatch, 13 * arena.PAGE)
+    device, found = fake_device_and_mapped_arena(monkeypatch, 13 * arena.PAGE)
     changes, device.taken, device.large = found.holds.changes, True, 0
     found.remap_if_needed()
-    assert found.holds is None and not found.has_stopped_placing()
+    assert found.holds is None and not found.has_run_out_of_remaps()
     device.taken = False
     found.remap_if_needed()
-    assert found.holds.changes is changes and not found.has_stopped_placing()
+    assert found.holds.changes is changes and not found.has_run_out_of_remaps()
 
 
 def test_as_much_memory_is_mapped_again_where_small_allocations_have_grown(monkeypatch):
-    device, found = arena_after_layout(monkeypatch, 11 * arena.PAGE + 5 * MIB)
+    device, found = fake_device_and_mapped_arena(monkeypatch, 11 * arena.PAGE + 5 * MIB)
     for grown, pages in ((0, 10), (arena.PAGE, 10), (2 * arena.PAGE, 9)):
         device.small, device.large = grown, 0
         found.remap_if_needed()
@@ -113,36 +113,36 @@ def test_as_much_memory_is_mapped_again_where_small_allocations_have_grown(monke
 
 
 def test_requests_are_the_large_ones_of_the_stream_that_has_most():
-    def event(action, addr, size, stream=0):
-        return {"action": action, "addr": addr, "size": size, "stream": stream}
+    def make_event(action, address, size, stream=0):
+        return {"action": action, "addr": address, "size": size, "stream": stream}
 
-    mark = event("alloc", 4, placing.MARK)
-    events = [event("alloc", 1, 2 * MIB + 1), mark, event("alloc", 2, MIB), event("alloc", 3, 5 * MIB, stream=7), event("free_requested", 1, 2 * MIB + 1),
-              event("free_completed", 1, 2 * MIB + 1), mark, event("alloc", 1, 3 * MIB), event("free_completed", 9, 4 * MIB)]
-    assert arena.main_stream(events) == arena.main_stream([]) == 0
-    assert arena.requests_of(events, 0) == [
+    mark = make_event("alloc", 4, placing.MARK)
+    events = [make_event("alloc", 1, 2 * MIB + 1), mark, make_event("alloc", 2, MIB), make_event("alloc", 3, 5 * MIB, stream=7), make_event("free_requested", 1, 2 * MIB + 1),
+              make_event("free_completed", 1, 2 * MIB + 1), mark, make_event("alloc", 1, 3 * MIB), make_event("free_completed", 9, 4 * MIB)]
+    assert arena.most_used_stream(events) == arena.most_used_stream([]) == 0
+    assert arena.allocation_requests_of(events, 0) == [
         (True, 0, 2 * MIB + 512, -1), (False, 0, 2 * MIB + 512, 0), (True, 7, 3 * MIB, 1), (False, 7, 3 * MIB, 1)]
 
 
-@pytest.mark.parametrize("others, points", [((), [5, 6]), ((placing.MARK,), [])])
-def test_points_count_where_nobody_else_allocates_as_much_as_a_mark(monkeypatch, others, points):
-    def event(action, addr, size):
-        return {"action": action, "addr": addr, "size": size, "stream": 0}
+@pytest.mark.parametrize("other_sizes, points", [((), [5, 6]), ((placing.MARK,), [])])
+def test_points_are_dropped_if_something_else_allocates_the_size_of_a_mark(monkeypatch, other_sizes, points):
+    def make_event(action, address, size):
+        return {"action": action, "addr": address, "size": size, "stream": 0}
 
-    told, found = histories(monkeypatch), arena.Arena(torch.device("cuda", 0), 2**30)
+    told, found = record_history_calls(monkeypatch), arena.Arena(torch.device("cuda", 0), 2**30)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(private, "raw_stream", lambda gpu: 0)
     monkeypatch.setattr(private, "take_bytes", lambda size, stream: 1)
     monkeypatch.setattr(private, "give_bytes", lambda address: None)
-    found.record()
+    found.begin_recording()
     for point in (5, 6):
-        placing.before(point)
-    found.begin()  # as another model's: it leaves the marks alone
-    events = [event("alloc", 1, size) for size in (*others, placing.MARK, placing.MARK, 2 * MIB)]
-    monkeypatch.setattr(private, "allocations_so_far", lambda device: events)
+        placing.reach_point(point)
+    found.begin_step()  # as another model's: it leaves the marks alone
+    events = [make_event("alloc", 1, size) for size in (*other_sizes, placing.MARK, placing.MARK, 2 * MIB)]
+    monkeypatch.setattr(private, "recorded_allocator_events", lambda device: events)
     assert found.finish_recording() and found.points == points
     assert [request[3] for request in found.requests] == [len(points) - 1] * 2
-    assert told[0]["enabled"] is None and not placing.marks()
+    assert told[0]["enabled"] is None and not placing.is_marking()
 
 
 def test_requests_of_the_two_passes_are_told_from_others():
@@ -159,46 +159,46 @@ def test_requests_of_the_two_passes_are_told_from_others():
 
 
 def test_free_memory_is_that_of_the_stream_outside_pools_of_graphs(monkeypatch):
-    def segment(address, size, stream=0, **others):
+    def make_segment(address, size, stream=0, **other_fields):
         blocks = [{"address": address, "size": 4, "state": "active_allocated"}, {"address": address + 4, "size": size - 4, "state": "inactive"}]
         return {"device": 0, "stream": stream, "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0), "address": address,
-                "total_size": size, "blocks": blocks} | others
+                "total_size": size, "blocks": blocks} | other_fields
 
-    segments = [segment(500, 50), segment(100, 10), segment(130, 20, stream=7), segment(90, 8, segment_pool_id=(0, 1)), segment(80, 6, device=1),
-                segment(70, 6, segment_type="small")]
+    segments = [make_segment(500, 50), make_segment(100, 10), make_segment(130, 20, stream=7), make_segment(90, 8, segment_pool_id=(0, 1)), make_segment(80, 6, device=1),
+                make_segment(70, 6, segment_type="small")]
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda include_traces: segments)
     device = torch.device("cuda", 0)
-    assert private.free_pieces(device, 0) == [(6, 390), (46, 2**40)] and private.first_page(device, 0) == 100
-    assert private.free_pieces(device, 7) == [(16, 2**40)] and private.first_page(device, 7) == 130
+    assert private.free_pieces(device, 0) == [(6, 390), (46, 2**40)] and private.first_page_address(device, 0) == 100
+    assert private.free_pieces(device, 7) == [(16, 2**40)] and private.first_page_address(device, 7) == 130
 
 
-def histories(monkeypatch, is_on=False):
-    """How recording of allocations is begun and ended from now on, the last of it first."""
-    told = [{"enabled": is_on or None}]
+def record_history_calls(monkeypatch, is_recording=False):
+    """A list of the options with which recording of allocations is begun and ended from now on, the last ones first."""
+    told = [{"enabled": is_recording or None}]
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **how: told.insert(0, how))
     monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: told[0]["enabled"] is not None)
     return told
 
 
 def test_recording_begins_anew_and_ends_after_an_error(monkeypatch):
-    told, found = histories(monkeypatch), arena.Arena(torch.device("cuda", 0), 2**30)
-    found.record()
+    told, found = record_history_calls(monkeypatch), arena.Arena(torch.device("cuda", 0), 2**30)
+    found.begin_recording()
     assert found.recording and told[0]["enabled"] == "all" and told[0]["clear_history"]
 
-    def fails(device):
+    def raise_error(device):
         raise RuntimeError
 
-    monkeypatch.setattr(private, "allocations_so_far", fails)
+    monkeypatch.setattr(private, "recorded_allocator_events", raise_error)
     with pytest.raises(RuntimeError):
         found.finish_recording()
     assert not found.recording and told[0]["enabled"] is None
-    found.close()
+    found.cancel_recording()
     assert len(told) == 3
 
 
 def test_a_history_that_the_user_records_goes_on(monkeypatch):
-    told, found = histories(monkeypatch, is_on=True), arena.Arena(torch.device("cuda", 0), 2**30)
-    found.record()
+    told, found = record_history_calls(monkeypatch, is_recording=True), arena.Arena(torch.device("cuda", 0), 2**30)
+    found.begin_recording()
     assert not found.finish_recording() and told == [{"enabled": True}]
 
 
@@ -218,21 +218,21 @@ def step():
     held = []
     for point, size in enumerate((48, 24, None, 96)):
         if point in placing.called_at:
-            placing.before(point)
+            placing.reach_point(point)
         if size is None:
             del held[0]
         else:
             held.append(torch.empty(size << 20, dtype=torch.uint8, device=device))
 found = arena.Arena(device, 184 << 20)
-found.record(); step(); assert found.finish_recording()
-assert found.map_memory() and len(found.holds), (found.room(), found.holds)
-for _ in range(3): found.begin(); step()
-assert found.check_fit(), (found._allocator_counts(), found.reserved, found.retries)
+found.begin_recording(); step(); assert found.finish_recording()
+assert found.map_memory() and len(found.holds), (found.mappable_bytes(), found.holds)
+for _ in range(3): found.begin_step(); step()
+assert found.note_whether_step_fitted(), (found._reserved_bytes_and_retries(), found.reserved, found.retries)
 assert torch.cuda.memory_reserved() <= 184 << 20
 torch.cuda.empty_cache()
 found.remap_if_needed()
-found.begin(); step()
-assert found.check_fit() and found.mappings == 2
+found.begin_step(); step()
+assert found.note_whether_step_fitted() and found.mappings == 2
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -241,43 +241,43 @@ assert found.check_fit() and found.mappings == 2
 def test_a_backward_pass_is_noted_when_it_has_ended():
     ended, x = [], torch.ones(3, requires_grad=True)
 
-    def fails(gradient):
+    def raise_error(gradient):
         raise ArithmeticError
 
     failing = (2 * x).sum()
-    assert private.after_backward({"loss": failing}, lambda: ended.append("failing"))
-    failing.register_hook(fails)
+    assert private.call_after_backward({"loss": failing}, lambda: ended.append("failing"))
+    failing.register_hook(raise_error)
     with pytest.raises(ArithmeticError):
         failing.backward()
     loss = x.square()
-    assert private.after_backward((loss, 3), lambda: ended.append(x.grad.clone()))
+    assert private.call_after_backward((loss, 3), lambda: ended.append(x.grad.clone()))
     loss.sum().backward()
     assert len(ended) == 1 and torch.equal(ended[0], torch.full((3,), 2.0))
-    assert not private.after_backward((3, x.detach()), None)
+    assert not private.call_after_backward((3, x.detach()), None)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_step_whose_backward_pass_fails_is_not_the_one_that_is_measured():
     import umbench.torch
 
-    def fails(gradient):
+    def raise_error(gradient):
         raise ArithmeticError
 
     layers = [layer for _ in range(4) for layer in (torch.nn.Linear(1024, 1024), torch.nn.GELU())]
     model = umbench.torch.fit(torch.nn.Sequential(*layers).cuda(), budget="2GiB", effort=0.01)
     x, call = torch.randn(4096, 1024, device="cuda"), model._compiled_call_impl
 
-    def step():
+    def run_step():
         model(x).square().mean().backward()
         return call.steps
 
-    assert step() == 1
+    assert run_step() == 1
     loss = model(x).square().mean()
-    loss.register_hook(fails)
+    loss.register_hook(raise_error)
     with pytest.raises(ArithmeticError):
         loss.backward()
     assert private.is_recording_allocations() and not model.plan.settled
     del loss
-    assert step() == 2 and model.plan.measured is None
-    step()
+    assert run_step() == 2 and model.plan.measured is None
+    run_step()
     assert model.plan.settled and model.plan.measured and not private.is_recording_allocations()

@@ -12,7 +12,7 @@ import umbench.torch as umt  # noqa: E402
 from umbench.torch import cuda_graphs, placing, private  # noqa: E402
 
 
-class Graph:
+class FakeGraph:
     """As torch.cuda.CUDAGraph: `kernels` are functions that write the memory of the recorded run again."""
 
     recorded = None
@@ -21,10 +21,10 @@ class Graph:
         self.kernels = []
 
     def capture_begin(self, pool, capture_error_mode):
-        Graph.recorded = self
+        FakeGraph.recorded = self
 
     def capture_end(self):
-        Graph.recorded = None
+        FakeGraph.recorded = None
 
     def replay(self):
         for kernel in self.kernels:
@@ -34,16 +34,16 @@ class Graph:
 MEMORY = []  # stays mapped, as a pool does
 
 
-def computed(function, *operands):
+def compute_and_record(function, *operands):
     """The result of a function, as kernels compute it: at once, and in each replay."""
     made = function(*operands)
-    if Graph.recorded:
-        Graph.recorded.kernels.append(lambda: made.copy_(function(*operands)))
+    if FakeGraph.recorded:
+        FakeGraph.recorded.kernels.append(lambda: made.copy_(function(*operands)))
         MEMORY.append(made.detach())
     return made
 
 
-class Arena:
+class FakeArena:
     """Of a step with small tensors alone."""
 
     def __init__(self):
@@ -52,25 +52,25 @@ class Arena:
     def requests_of_passes(self):
         return [], 0
 
-    def room(self):
+    def mappable_bytes(self):
         return 3 * cuda_graphs.PAGE
 
     def map_memory(self):
         self.mapped += 1
         return True
 
-    def begin(self):
+    def begin_step(self):
         pass
 
 
-class Model(torch.nn.Module):
+class TwoPassModel(torch.nn.Module):
     """mean((x w)^2), in two passes as Inductor compiles them, run by a StepGraphs."""
 
     def __init__(self, reserved=0):
         super().__init__()
-        self.weight, self.arena, self.graphs, self.launches = torch.nn.Parameter(torch.arange(1.0, 5.0)), Arena(), cuda_graphs.StepGraphs(umt.Plan(1)), []
+        self.weight, self.arena, self.graphs, self.launches = torch.nn.Parameter(torch.arange(1.0, 5.0)), FakeArena(), cuda_graphs.StepGraphs(umt.Plan(1)), []
         self.graphs.results = 1
-        passes = self.graphs.wrapped(self.run_forward, False), self.graphs.wrapped(self.run_backward, True)
+        passes = self.graphs.wrap_pass(self.run_forward, False), self.graphs.wrap_pass(self.run_backward, True)
 
         class Step(torch.autograd.Function):
             @staticmethod
@@ -89,14 +89,14 @@ class Model(torch.nn.Module):
         x, weight = inputs
         inputs.clear()
         self.launches.append("forward")
-        product = computed(lambda x, weight: x * weight, x, weight)
-        return computed(lambda product: product.square().mean(), product), product, x
+        product = compute_and_record(lambda x, weight: x * weight, x, weight)
+        return compute_and_record(lambda product: product.square().mean(), product), product, x
 
     def run_backward(self, inputs):
         product, x, gradient = inputs
         inputs.clear()
         self.launches.append("backward")
-        return (computed(lambda product, x, gradient: (2 / product.numel()) * gradient * (product * x).sum(0), product, x, gradient),)
+        return (compute_and_record(lambda product, x, gradient: (2 / product.numel()) * gradient * (product * x).sum(0), product, x, gradient),)
 
     def forward(self, x):
         if torch.is_grad_enabled():
@@ -110,43 +110,43 @@ def model(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, lambda *device: None)
     for name in ("memory_allocated", "memory_reserved"):
         monkeypatch.setattr(torch.cuda, name, lambda device: 0)
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: Made(cuda_stream=1))
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-    monkeypatch.setattr(private, "free_workspaces", lambda: None)
-    monkeypatch.setattr(cuda_graphs, "allocate_workspaces", lambda device: None)
+    monkeypatch.setattr(private, "free_cublas_workspaces", lambda: None)
+    monkeypatch.setattr(cuda_graphs, "allocate_cublas_workspaces", lambda device: None)
     monkeypatch.setattr(cuda_graphs, "use_cublas", lambda device: None)
     monkeypatch.setattr(cuda_graphs, "is_on_gpu", lambda each: isinstance(each, torch.Tensor))
-    yield Model()
-    placing.follow(None)
+    yield TwoPassModel()
+    placing.set_follower(None)
     MEMORY.clear()
 
 
-def batch(seed):
+def random_batch(seed):
     MEMORY.append(torch.randn(3, 4, generator=torch.Generator().manual_seed(seed)))
     return MEMORY[-1]
 
 
-def wanted(model, x):
+def expected_loss_and_gradient(model, batch_tensor):
     """(loss, gradient) by PyTorch."""
     weight = model.weight.detach().requires_grad_()
-    loss = (x * weight).square().mean()
+    loss = (batch_tensor * weight).square().mean()
     return loss.detach(), *torch.autograd.grad(loss, weight)
 
 
-def check_step(model, x):
-    loss = model(x)
+def check_step(model, batch_tensor):
+    loss = model(batch_tensor)
     loss.backward()
-    torch.testing.assert_close((loss.detach(), model.weight.grad), wanted(model, x))
+    torch.testing.assert_close((loss.detach(), model.weight.grad), expected_loss_and_gradient(model, batch_tensor))
     return loss.detach()
 
 
-def train(model, steps, first=0, same=None):
+def train(model, step_count, first_seed=0, repeated_batch=None):
     """Steps whose loss and gradient are checked, with other batches or the same one; the losses, which must stay."""
     kept = []
-    for seed in range(first, first + steps):
-        kept.append(check_step(model, batch(seed) if same is None else same))
+    for seed in range(first_seed, first_seed + step_count):
+        kept.append(check_step(model, random_batch(seed) if repeated_batch is None else repeated_batch))
         with torch.no_grad():
             model.weight -= 0.1 * model.weight.grad
         model.weight.grad = None
@@ -163,10 +163,10 @@ def test_steps_that_are_alike_are_replayed_with_other_batches_and_weights(model)
 def test_gradients_that_add_up_are_not_written_over(model):
     train(model, 6)
     launched = len(model.launches)
-    x, y = batch(20), batch(21)
+    x, y = random_batch(20), random_batch(21)
     model(x).backward()
     model(y).backward()
-    torch.testing.assert_close(model.weight.grad, wanted(model, x)[1] + wanted(model, y)[1])
+    torch.testing.assert_close(model.weight.grad, expected_loss_and_gradient(model, x)[1] + expected_loss_and_gradient(model, y)[1])
     assert len(model.launches) == launched + 2 and model.graphs.state == "launched"
     model.weight.grad = None
     train(model, 12, 30)
@@ -175,27 +175,27 @@ def test_gradients_that_add_up_are_not_written_over(model):
 
 def test_gradients_stay_after_the_pool_is_dropped(model):
     train(model, 6)
-    x = batch(20)
+    x = random_batch(20)
     model(x).backward()
-    model.graphs.drop()
+    model.graphs.drop_recordings()
     gc.collect()
     assert model.graphs.state == "launched"
-    torch.testing.assert_close(model.weight.grad, wanted(model, x)[1])
+    torch.testing.assert_close(model.weight.grad, expected_loss_and_gradient(model, x)[1])
 
 
 def test_two_forward_passes_before_a_backward_pass_have_their_own_tensors(model):
     train(model, 6)
-    x, y = batch(20), batch(21)
+    x, y = random_batch(20), random_batch(21)
     first, second = model(x), model(y)
     for loss, given in ((second, y), (first, x)):
         loss.backward()
-        torch.testing.assert_close((loss.detach(), model.weight.grad), wanted(model, given))
+        torch.testing.assert_close((loss.detach(), model.weight.grad), expected_loss_and_gradient(model, given))
         model.weight.grad = None
 
 
 def test_a_step_with_gradients_of_the_last_is_no_reason_to_record(model):
     for seed in range(8):
-        model(batch(seed)).backward()
+        model(random_batch(seed)).backward()
     assert model.graphs.state == "launched" and len(model.launches) == 16
 
 
@@ -207,10 +207,10 @@ def test_a_parameter_that_moves_is_found(model):
 
 
 def test_a_batch_that_stays_where_it_is_is_not_copied_until_it_moves(model):
-    x = batch(0)
+    x = random_batch(0)
     for turn in range(3):
-        train(model, 5, same=x)
-        x.copy_(batch(1 + turn))  # as data loaders do that fill one piece of memory
+        train(model, 5, repeated_batch=x)
+        x.copy_(random_batch(1 + turn))  # as data loaders do that fill one piece of memory
     forward = model.graphs.passes[0]
     assert model.graphs.state == "replayed" and not forward.recorded.copied and len(model.launches) == 2 * (cuda_graphs.MIN_LAUNCHED + 1)
     train(model, 20, 10)
@@ -221,7 +221,7 @@ def test_a_pass_that_cannot_be_recorded_is_launched(model):
     usual = model.run_backward
 
     def fails(inputs):
-        if Graph.recorded:
+        if FakeGraph.recorded:
             inputs.clear()
             raise RuntimeError("operation not permitted\nwhen stream is capturing")
         return usual(inputs)
@@ -236,7 +236,7 @@ def test_a_forward_pass_that_cannot_be_recorded_is_launched_in_memory_mapped_ane
     usual = model.run_forward
 
     def fails(inputs):
-        if Graph.recorded:
+        if FakeGraph.recorded:
             inputs.clear()
             raise RuntimeError("no")
         return usual(inputs)
@@ -259,14 +259,14 @@ def test_recordings_become_rare_where_few_steps_are_alike(model):
         while model.graphs.state != "replayed":
             train(model, 1)
         recordings.append((len(model.launches) - begun) // 2)
-        model.graphs.drop()
+        model.graphs.drop_recordings()
     assert recordings == sorted(recordings) and recordings[-1] > 2 * recordings[0]
 
 
 def test_what_a_recording_allocates_is_placed_with_the_tensors():
     mib = 2**20
     requests = [(True, 1, 4 * mib, 0), (True, 2, 8 * mib, 3), (False, 1, 4 * mib, 3), (False, 2, 8 * mib, 4)]
-    found = cuda_graphs.with_own_tensors(requests, 32 * mib, [100, 5 * mib + 1], 1, 3)
+    found = cuda_graphs.with_recorded_tensors(requests, 32 * mib, [100, 5 * mib + 1], 1, 3)
     first, second, batch = [(is_taken, -1, 32 * mib, point) for is_taken, point in ((True, -1), (False, 1))], \
         [(is_taken, -2, 32 * mib, point) for is_taken, point in ((True, 3), (False, 4))], [(is_taken, -3, 5 * mib + 512, point) for is_taken, point in ((True, -1), (False, 4))]
     assert found == [batch[0], first[0], requests[0], first[1], second[0], *requests[1:3], batch[1], second[1], requests[3]]

@@ -12,7 +12,7 @@ from umbench.torch import chunks, micro, placing, planner, private  # noqa: E402
 from umbench.torch.bench import models  # noqa: E402
 
 try:
-    planner.program()
+    planner.program_path()
 except umt.NoPlan:
     pytest.skip("the program umbench is not built", allow_module_level=True)
 
@@ -50,7 +50,7 @@ class Convolutions(nn.Module):
         return nn.functional.cross_entropy(self.body(x), labels)
 
 
-class Language(nn.Module):
+class LanguageModel(nn.Module):
     """A small GPT, whose first and last weights are one, with or without dropout."""
 
     def __init__(self, dropout=0.0):
@@ -64,14 +64,14 @@ class Language(nn.Module):
 MODELS = {
     "perceptron": (Perceptron, lambda: (torch.randn(512, 64),)),
     "convolutions": (Convolutions, lambda: (torch.randn(4, 3, 64, 64), torch.randint(10, (4,)))),
-    "transformer block": (lambda: Mean(models.Block(32, 4, False, 0.1)), lambda: (torch.randn(8, 40, 32),)),
+    "transformer block": (lambda: MeanSquare(models.TransformerBlock(32, 4, False, 0.1)), lambda: (torch.randn(8, 40, 32),)),
     "recurrent": (Recurrent, lambda: (torch.randn(256, 8, 32),)),
-    "tied weights": (Language, lambda: (torch.randint(101, (4, 48)),)),
-    "dropout": (lambda: Language(0.2), lambda: (torch.randint(101, (4, 48)),)),
+    "tied weights": (LanguageModel, lambda: (torch.randint(101, (4, 48)),)),
+    "dropout": (lambda: LanguageModel(0.2), lambda: (torch.randint(101, (4, 48)),)),
 }
 
 
-class Mean(nn.Module):
+class MeanSquare(nn.Module):
     def __init__(self, body):
         super().__init__()
         self.body = body
@@ -80,41 +80,42 @@ class Mean(nn.Module):
         return self.body(x).square().mean()
 
 
-def made(name):
+def model_and_inputs(model_name):
     torch.manual_seed(0)
-    factory, inputs = MODELS[name]
+    factory, inputs = MODELS[model_name]
     return factory().train(), inputs()
 
 
-def trained(model, inputs):
+def run_step(model, inputs):
+    """Runs a forward and a backward pass; returns the loss."""
     torch.manual_seed(1)
     loss = model(*inputs)
     loss.backward()
     return loss.detach()
 
 
-def fitted(model, inputs, part_of_peak, tier="pinned", backend="aot_eager", **options):
-    """`model` under the peak of PyTorch's own choice, by `part_of_peak`; the budget that this is."""
+def fit_to_share_of_peak(model, inputs, share_of_peak, tier="pinned", backend="aot_eager", **options):
+    """(`model` fitted to a budget, the budget), which is the peak of PyTorch's own choice times `share_of_peak`."""
     probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", effort=0.003)
-    trained(probe, inputs)
-    budget = int(probe.plan.unplanned["peak"] * part_of_peak)
+    run_step(probe, inputs)
+    budget = int(probe.plan.unplanned["peak"] * share_of_peak)
     return umt.fit(model, budget=budget, tier=tier, backend=backend, effort=0.01, **options), budget
 
 
-@pytest.mark.parametrize("share", (1.05, 0.7))
+@pytest.mark.parametrize("share_of_peak", (1.05, 0.7))
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_are_those_of_the_unplanned_model(name, share):
-    model, inputs = made(name)
+def test_gradients_are_those_of_the_unplanned_model(name, share_of_peak):
+    model, inputs = model_and_inputs(name)
     plain = copy.deepcopy(model)
-    unplanned = trained(torch.compile(plain, backend="aot_eager"), inputs)
-    model, budget = fitted(model, inputs, share)
+    unplanned = run_step(torch.compile(plain, backend="aot_eager"), inputs)
+    model, budget = fit_to_share_of_peak(model, inputs, share_of_peak)
     try:
-        planned = trained(model, inputs)
+        planned = run_step(model, inputs)
     except umt.NoPlan as refusal:
         least = model.plan.min_budget()
-        assert share < 0.8 and "the least found is" in str(refusal) and least > budget
-        model = umt.fit(made(name)[0], budget=int(least * 1.01), backend="aot_eager", effort=0.01)
-        planned = trained(model, inputs)
+        assert share_of_peak < 0.8 and "the least found is" in str(refusal) and least > budget
+        model = umt.fit(model_and_inputs(name)[0], budget=int(least * 1.01), backend="aot_eager", effort=0.01)
+        planned = run_step(model, inputs)
     same = torch.equal if model.plan.chunks == 1 else torch.allclose
     assert same(planned, unplanned)
     for own, other in zip(plain.parameters(), model.parameters()):
@@ -125,7 +126,7 @@ def test_gradients_are_those_of_the_unplanned_model(name, share):
     assert model.plan.bound <= model.plan.predicted["peak"] <= model.plan.budget
 
 
-class Halved(nn.Module):
+class LossUnderAutocast(nn.Module):
     """Products in bfloat16."""
 
     def __init__(self, body):
@@ -137,71 +138,71 @@ class Halved(nn.Module):
             return nn.functional.cross_entropy(self.body(x).flatten(0, 1), x.flatten())
 
 
-@pytest.mark.parametrize("device, batch, part_of_peak, size", [
+@pytest.mark.parametrize("device, batch, share_of_peak, gpt2_arguments", [
     ("cpu", 4, 0.9, (1, 32, 2, 101, 48)),
     pytest.param("cuda", 32, 0.75, (4, 512, 8, 8192, 256), marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))])
-def test_gradients_by_inductor_are_no_further_from_float32_than_without_a_plan(device, batch, part_of_peak, size, monkeypatch):
+def test_gradients_by_inductor_are_no_further_from_float32_than_without_a_plan(device, batch, share_of_peak, gpt2_arguments, monkeypatch):
     points = []
-    monkeypatch.setattr(placing, "at_point", points.append)
+    monkeypatch.setattr(placing, "reach_pass_point", points.append)
     torch.manual_seed(0)
-    exact, x = models.GPT2(*size).to(device), torch.randint(size[3], (batch, size[4]), device=device)
-    plain, model = Halved(copy.deepcopy(exact)), Halved(copy.deepcopy(exact))
+    exact, x = models.GPT2(*gpt2_arguments).to(device), torch.randint(gpt2_arguments[3], (batch, gpt2_arguments[4]), device=device)
+    plain, model = LossUnderAutocast(copy.deepcopy(exact)), LossUnderAutocast(copy.deepcopy(exact))
     nn.functional.cross_entropy(exact(x).flatten(0, 1), x.flatten()).backward()
-    trained(torch.compile(plain), (x,))
-    model, _ = fitted(model, (x,), part_of_peak, backend="inductor", cuda_graphs=True)
-    trained(model, (x,))
+    run_step(torch.compile(plain), (x,))
+    model, _ = fit_to_share_of_peak(model, (x,), share_of_peak, backend="inductor", cuda_graphs=True)
+    run_step(model, (x,))
     assert points == [*placing.FORWARD, *placing.BACKWARD]
     assert device == "cuda" or "launched: the model is on the CPU" in str(model.plan)
 
-    def off(halved):
-        return sum((own.grad - other.grad).square().sum() for own, other in zip(halved.body.parameters(), exact.parameters())).sqrt()
+    def gradient_error(half_precision_model):
+        return sum((own.grad - other.grad).square().sum() for own, other in zip(half_precision_model.body.parameters(), exact.parameters())).sqrt()
 
-    assert model.plan.recomputed and off(model) < 1.05 * off(plain), (off(model), off(plain))
+    assert model.plan.recomputed and gradient_error(model) < 1.05 * gradient_error(plain), (gradient_error(model), gradient_error(plain))
 
 
 def test_a_forward_pass_out_of_memory_is_planned_again_with_more_slack(monkeypatch):
-    model, inputs = made("perceptron")
-    model, _ = fitted(model, inputs, 1.2)
-    trained(model, inputs)
+    model, inputs = model_and_inputs("perceptron")
+    model, _ = fit_to_share_of_peak(model, inputs, 1.2)
+    run_step(model, inputs)
     call, failed = model._compiled_call_impl, []
 
-    def fails_once(*given, **named):
+    def fails_once(*arguments, **options):
         failed.append(1)
         raise torch.OutOfMemoryError("too little")
 
     call.run = fails_once
-    trained(model, inputs)
+    run_step(model, inputs)
     assert failed == [1] and model.plan.plans == 2 and model.plan.more_slack > 0
 
 
 def test_the_same_bits_cut_nothing():
-    model, inputs = made("tied weights")
+    model, inputs = model_and_inputs("tied weights")
     plain = copy.deepcopy(model)
-    unplanned = trained(torch.compile(plain, backend="aot_eager"), inputs)
+    unplanned = run_step(torch.compile(plain, backend="aot_eager"), inputs)
     probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", effort=0.003)
-    trained(probe, inputs)
+    run_step(probe, inputs)
     model = umt.fit(model, budget=int(probe.plan.unplanned["peak"] * 0.8), bits="same", backend="aot_eager", effort=0.01)
-    assert torch.equal(trained(model, inputs), unplanned) and model.plan.chunks == 1
+    assert torch.equal(run_step(model, inputs), unplanned) and model.plan.chunks == 1
     for own, other in zip(plain.parameters(), model.parameters()):
         assert torch.equal(own.grad, other.grad)
-    assert "in another order" in refusal(lambda: umt.fit(made("perceptron")[0], budget="1GiB", bits="same", micro_batches=2))
+    assert "in another order" in refusal_text(lambda: umt.fit(model_and_inputs("perceptron")[0], budget="1GiB", bits="same", micro_batches=2))
     for effort in (0, -1, float("nan"), 1e9):
-        assert "not above 0" in refusal(lambda: umt.fit(made("perceptron")[0], budget="1GiB", effort=effort))
-    assert "'rounding', 'same'" in refusal(lambda: umt.fit(made("perceptron")[0], budget="1GiB", bits=8))
+        assert "not above 0" in refusal_text(lambda: umt.fit(model_and_inputs("perceptron")[0], budget="1GiB", effort=effort))
+    assert "'rounding', 'same'" in refusal_text(lambda: umt.fit(model_and_inputs("perceptron")[0], budget="1GiB", bits=8))
 
 
-@pytest.mark.parametrize("frozen", (False, True))
-def test_a_loss_over_many_words_is_cut_where_that_saves_memory(frozen, monkeypatch):
-    over, in_place = [], chunks.sum_in_place
+@pytest.mark.parametrize("is_head_frozen", (False, True))
+def test_a_loss_over_many_words_is_cut_where_that_saves_memory(is_head_frozen, monkeypatch):
+    over, in_place = [], chunks.overwrite_sums
 
-    def noted(graph):
+    def sum_and_count(graph):
         sums = len(graph.graph.find_nodes(op="call_function", target=torch.ops.umbench.add_product.default))
         in_place(graph)
         over.append((sums, len(graph.graph.find_nodes(op="call_function", target=torch.ops.umbench.add_product_.default))))
 
-    monkeypatch.setattr(chunks, "sum_in_place", noted)
+    monkeypatch.setattr(chunks, "overwrite_sums", sum_and_count)
 
-    class Words(nn.Module):
+    class WordLoss(nn.Module):
         def __init__(self):
             super().__init__()
             self.hidden, self.head = nn.Linear(16, 16), nn.Linear(16, 3000)
@@ -210,18 +211,18 @@ def test_a_loss_over_many_words_is_cut_where_that_saves_memory(frozen, monkeypat
             return nn.functional.cross_entropy(self.head(self.hidden(x).relu()).flatten(0, 1), labels.flatten())
 
     torch.manual_seed(0)
-    model, inputs = Words(), (torch.randn(4, 64, 16), torch.randint(3000, (4, 64)))
+    model, inputs = WordLoss(), (torch.randn(4, 64, 16), torch.randint(3000, (4, 64)))
     inputs[1][0, :7] = -100
-    model.head.weight.requires_grad_(not frozen)
+    model.head.weight.requires_grad_(not is_head_frozen)
     plain = copy.deepcopy(model)
-    unplanned = trained(plain, inputs)
-    model, _ = fitted(model, inputs, 0.6)
-    planned = trained(model, inputs)
+    unplanned = run_step(plain, inputs)
+    model, _ = fit_to_share_of_peak(model, inputs, 0.6)
+    planned = run_step(model, inputs)
     assert model.plan.chunks > 1 and "shares of its rows" in str(model.plan)
     torch.testing.assert_close(planned, unplanned)
     for own, other in zip(plain.parameters(), model.parameters()):
         torch.testing.assert_close(own.grad, other.grad)
-    assert over[-2:] == [(0, 0) if frozen else (model.plan.chunks, model.plan.chunks - 1), (0, 0)]
+    assert over[-2:] == [(0, 0) if is_head_frozen else (model.plan.chunks, model.plan.chunks - 1), (0, 0)]
 
 
 def test_the_rows_of_a_loss_are_counted_after_all_its_shares():
@@ -237,60 +238,60 @@ def test_the_rows_of_a_loss_are_counted_after_all_its_shares():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("half", (False, True))
-def test_a_loss_on_a_gpu_is_summed_over_the_sum_so_far(half):
-    class Words(nn.Module):
+@pytest.mark.parametrize("uses_autocast", (False, True))
+def test_a_loss_on_a_gpu_is_summed_over_the_sum_so_far(uses_autocast):
+    class WordLoss(nn.Module):
         def __init__(self):
             super().__init__()
             self.hidden, self.head = nn.Linear(256, 256), nn.Linear(256, 16000)
 
         def forward(self, x, labels):
-            with torch.autocast("cuda", torch.bfloat16, enabled=half):
+            with torch.autocast("cuda", torch.bfloat16, enabled=uses_autocast):
                 return nn.functional.cross_entropy(self.head(self.hidden(x).relu()), labels)
 
     torch.manual_seed(0)
-    model, inputs = Words().cuda(), (torch.randn(8192, 256, device="cuda"), torch.randint(16000, (8192,), device="cuda"))
+    model, inputs = WordLoss().cuda(), (torch.randn(8192, 256, device="cuda"), torch.randint(16000, (8192,), device="cuda"))
     plain = copy.deepcopy(model)
-    unplanned = trained(plain, inputs)
+    unplanned = run_step(plain, inputs)
     model = umt.fit(model, budget="1GiB", effort=0.01)
     for _ in range(2):
         model.zero_grad()
-        planned = trained(model, inputs)
+        planned = run_step(model, inputs)
     assert model.plan.chunks > 1
-    torch.testing.assert_close(planned, unplanned, rtol=1e-2 if half else 1e-5, atol=0)
+    torch.testing.assert_close(planned, unplanned, rtol=1e-2 if uses_autocast else 1e-5, atol=0)
     for own, other in zip(plain.parameters(), model.parameters()):
-        assert (own.grad - other.grad).norm() < (2e-2 if half else 1e-4) * own.grad.norm()
+        assert (own.grad - other.grad).norm() < (2e-2 if uses_autocast else 1e-4) * own.grad.norm()
 
 
 def test_less_memory_computes_more_again():
-    model, inputs = made("perceptron")
-    plenty, _ = fitted(copy.deepcopy(model), inputs, 1.2, tier=None)
-    tight, _ = fitted(model, inputs, 0.7, tier=None)
+    model, inputs = model_and_inputs("perceptron")
+    plenty, _ = fit_to_share_of_peak(copy.deepcopy(model), inputs, 1.2, tier=None)
+    tight, _ = fit_to_share_of_peak(model, inputs, 0.7, tier=None)
     for each in (plenty, tight):
-        trained(each, inputs)
+        run_step(each, inputs)
     assert not any(name.startswith("addmm") for name in plenty.plan.recomputed)
     assert any(name.startswith("addmm") for name in tight.plan.recomputed)
     assert tight.plan.predicted["saved"] < plenty.plan.predicted["saved"]
 
 
 def test_statistics_are_updated_once():
-    model, inputs = made("convolutions")
-    model, _ = fitted(model, inputs, 0.8)
-    trained(model, inputs)
+    model, inputs = model_and_inputs("convolutions")
+    model, _ = fit_to_share_of_peak(model, inputs, 0.8)
+    run_step(model, inputs)
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
     assert norms and all(norm.num_batches_tracked == 1 for norm in norms)
 
 
 def test_the_plan_tells_what_each_module_does():
-    model, inputs = made("perceptron")
-    model, _ = fitted(model, inputs, 0.7, tier=None)
+    model, inputs = model_and_inputs("perceptron")
+    model, _ = fit_to_share_of_peak(model, inputs, 0.7, tier=None)
     assert "when the first batch arrives" in str(model.plan)
-    trained(model, inputs)
+    run_step(model, inputs)
     told = str(model.plan)
     assert "predicted peak" in told and "computes again addmm" in told
 
 
-def refusal(call):
+def refusal_text(call):
     with pytest.raises(umt.NoPlan) as caught:
         call()
     assert "\n" not in str(caught.value)
@@ -298,23 +299,23 @@ def refusal(call):
 
 
 def test_refuses_in_one_line():
-    model, _ = made("perceptron")
+    model, _ = model_and_inputs("perceptron")
     for budget in ("much", "1.2.3GiB", 0, -1, None, True, float("inf"), float("nan")):
-        assert "no size" in refusal(lambda: umt.fit(model, budget=budget))
-    assert "not a" in refusal(lambda: umt.fit(3, budget="1GiB"))
-    assert "'pinned', 'managed'" in refusal(lambda: umt.fit(model, budget="1GiB", tier="disk"))
-    assert "one GPU" in refusal(lambda: umt.fit(nn.DataParallel(model), budget="1GiB"))
-    assert "'inductor', 'aot_eager'" in refusal(lambda: umt.fit(model, budget="1GiB", backend="eager"))
+        assert "no size" in refusal_text(lambda: umt.fit(model, budget=budget))
+    assert "not a" in refusal_text(lambda: umt.fit(3, budget="1GiB"))
+    assert "'pinned', 'managed'" in refusal_text(lambda: umt.fit(model, budget="1GiB", tier="disk"))
+    assert "one GPU" in refusal_text(lambda: umt.fit(nn.DataParallel(model), budget="1GiB"))
+    assert "'inductor', 'aot_eager'" in refusal_text(lambda: umt.fit(model, budget="1GiB", backend="eager"))
     for options in ({"backend": "aot_eager"}, {"tier": "managed"}, {"micro_batches": 2}):
-        assert "cuda_graphs=True takes" in refusal(lambda: umt.fit(model, budget="1GiB", cuda_graphs=True, **options))
+        assert "cuda_graphs=True takes" in refusal_text(lambda: umt.fit(model, budget="1GiB", cuda_graphs=True, **options))
     for parts in (0, 1.5, "many", True):
-        assert "whole number" in refusal(lambda: umt.fit(model, budget="1GiB", micro_batches=parts))
+        assert "whole number" in refusal_text(lambda: umt.fit(model, budget="1GiB", micro_batches=parts))
     for optimizer in ("NoSuch", torch.optim.LBFGS):
-        assert "is not known" in refusal(lambda: umt.fit(model, budget="1GiB", optimizer=optimizer))
+        assert "is not known" in refusal_text(lambda: umt.fit(model, budget="1GiB", optimizer=optimizer))
 
 
 def test_refuses_graph_breaks():
-    class Breaks(nn.Module):
+    class GraphBreak(nn.Module):
         def __init__(self):
             super().__init__()
             self.layer = nn.Linear(4, 4)
@@ -323,10 +324,10 @@ def test_refuses_graph_breaks():
             y = self.layer(x).sum()
             return y if y.item() > 0 else -y
 
-    assert "no single graph" in refusal(lambda: umt.fit(Breaks(), budget="1GiB", backend="aot_eager")(torch.randn(2, 4)))
+    assert "no single graph" in refusal_text(lambda: umt.fit(GraphBreak(), budget="1GiB", backend="aot_eager")(torch.randn(2, 4)))
 
 
-class ByValues(nn.Module):
+class ValueDependentRows(nn.Module):
     """Works on as many rows as are positive."""
 
     def __init__(self):
@@ -339,14 +340,14 @@ class ByValues(nn.Module):
 
 def test_refuses_to_run_within_a_wrapper(monkeypatch):
     """Whose buckets and shards are not planned for, also where it is put around a fitted model."""
-    model, inputs = made("perceptron")
+    model, inputs = model_and_inputs("perceptron")
     model = umt.fit(model, budget="1GiB", backend="aot_eager")
     monkeypatch.setattr(nn.parallel.DistributedDataParallel, "_active_ddp_module", object())
-    assert "one GPU" in refusal(lambda: model(*inputs))
+    assert "one GPU" in refusal_text(lambda: model(*inputs))
 
 
 @pytest.fixture
-def one_process():
+def one_process_group():
     distributed = pytest.importorskip("torch.distributed")
     if not distributed.is_available() or not distributed.is_gloo_available():
         pytest.skip("this PyTorch has no gloo")
@@ -355,83 +356,83 @@ def one_process():
     distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("wrapper", ("DistributedDataParallel", "fully_shard", "FullyShardedDataParallel"))
-def test_refuses_wrappers_around_a_model_and_around_a_fitted_one(wrapper, one_process):
-    def wrapped(model):
+@pytest.mark.parametrize("wrapper_name", ("DistributedDataParallel", "fully_shard", "FullyShardedDataParallel"))
+def test_refuses_wrappers_around_a_model_and_around_a_fitted_one(wrapper_name, one_process_group):
+    def wrap(model):
         from torch.distributed import device_mesh, fsdp
 
-        if wrapper == "fully_shard":
+        if wrapper_name == "fully_shard":
             return fsdp.fully_shard(model, mesh=device_mesh.init_device_mesh("cpu", (1,)))
-        return nn.parallel.DistributedDataParallel(model) if wrapper[0] == "D" else fsdp.FullyShardedDataParallel(model, device_id=torch.device("cpu"))
+        return nn.parallel.DistributedDataParallel(model) if wrapper_name[0] == "D" else fsdp.FullyShardedDataParallel(model, device_id=torch.device("cpu"))
 
-    (model, inputs), (other, _) = made("perceptron"), made("perceptron")
-    wanted = "DTensor" if wrapper == "fully_shard" else wrapper
-    assert wanted in refusal(lambda: umt.fit(wrapped(model), budget="1GiB"))
-    told = refusal(lambda: wrapped(umt.fit(other, budget="1GiB", backend="aot_eager"))(*inputs))
-    assert ("FSDP" if wrapper[0] == "F" else wanted) in told
+    (model, inputs), (other, _) = model_and_inputs("perceptron"), model_and_inputs("perceptron")
+    wanted = "DTensor" if wrapper_name == "fully_shard" else wrapper_name
+    assert wanted in refusal_text(lambda: umt.fit(wrap(model), budget="1GiB"))
+    told = refusal_text(lambda: wrap(umt.fit(other, budget="1GiB", backend="aot_eager"))(*inputs))
+    assert ("FSDP" if wrapper_name[0] == "F" else wanted) in told
 
 
 def test_refuses_sizes_that_are_not_fixed():
-    model, inputs = made("perceptron")
+    model, inputs = model_and_inputs("perceptron")
     torch._dynamo.mark_dynamic(inputs[0], 0)
-    assert "fixed shapes" in refusal(lambda: umt.fit(model, budget="1GiB", backend="aot_eager")(*inputs))
-    assert "fixed shapes" in refusal(lambda: umt.fit(ByValues(), budget="1GiB", backend="aot_eager")(torch.randn(8, 4)))
+    assert "fixed shapes" in refusal_text(lambda: umt.fit(model, budget="1GiB", backend="aot_eager")(*inputs))
+    assert "fixed shapes" in refusal_text(lambda: umt.fit(ValueDependentRows(), budget="1GiB", backend="aot_eager")(torch.randn(8, 4)))
 
 
 def test_takes_inputs_of_a_model_that_was_compiled_for_several_sizes():
-    model, inputs = made("perceptron")
+    model, inputs = model_and_inputs("perceptron")
     torch._dynamo.maybe_mark_dynamic(inputs[0], 0)
-    trained(umt.fit(model, budget="1GiB", backend="aot_eager", effort=0.003), inputs)
+    run_step(umt.fit(model, budget="1GiB", backend="aot_eager", effort=0.003), inputs)
     assert model.plan.plans == 1
 
 
 def test_refuses_tensor_subclasses():
-    class Other(torch.Tensor):
+    class Subclass(torch.Tensor):
         pass
 
-    model, inputs = made("perceptron")
-    assert "input 0 is a Other" in refusal(lambda: umt.fit(model, budget="1GiB", backend="aot_eager")(inputs[0].as_subclass(Other)))
-    model[0].register_buffer("scale", torch.ones(1).as_subclass(Other))
-    assert "0.scale is a Other" in refusal(lambda: umt.fit(model, budget="1GiB"))
+    model, inputs = model_and_inputs("perceptron")
+    assert "input 0 is a Subclass" in refusal_text(lambda: umt.fit(model, budget="1GiB", backend="aot_eager")(inputs[0].as_subclass(Subclass)))
+    model[0].register_buffer("scale", torch.ones(1).as_subclass(Subclass))
+    assert "0.scale is a Subclass" in refusal_text(lambda: umt.fit(model, budget="1GiB"))
 
 
 def test_refuses_what_fits_nowhere_with_the_least_budget():
-    model, inputs = made("perceptron")
-    told = refusal(lambda: trained(umt.fit(model, budget="100KiB", backend="aot_eager", effort=0.01), inputs))
+    model, inputs = model_and_inputs("perceptron")
+    told = refusal_text(lambda: run_step(umt.fit(model, budget="100KiB", backend="aot_eager", effort=0.01), inputs))
     assert "no plan within 0.10 MiB" in told and "the least found is" in told and "none is below" in told
 
 
 def test_this_release_has_what_fit_uses():
-    assert private.missing() == []
+    assert private.missing_names() == []
 
 
-class LaidOut:
+class FakeArena:
     """An arena that needs no GPU and lays out nothing until `fails` is used up."""
 
     fails = lacking = 0
 
-    def __init__(self, device, budget):
+    def __init__(self, device, budget_bytes):
         self.recording, self.mappings = None, 0
 
-    record = close = begin = remap_if_needed = lambda self: None
+    begin_recording = cancel_recording = begin_step = remap_if_needed = lambda self: None
     given_up = False
 
     def stop_placing(self):
         self.given_up = True
 
-    has_stopped_placing = lambda self: False  # noqa: E731
+    has_run_out_of_remaps = lambda self: False  # noqa: E731
 
     def finish_recording(self):
         return True
 
-    def reserved_in_all(self):
+    def total_reserved_bytes(self):
         return 0
 
     def map_memory(self):
-        LaidOut.fails -= 1
-        return LaidOut.fails < 0
+        FakeArena.fails -= 1
+        return FakeArena.fails < 0
 
-    def check_fit(self):
+    def note_whether_step_fitted(self):
         return True
 
 
@@ -439,15 +440,15 @@ def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
     from umbench.torch import plan as plans
 
     fit_file = importlib.import_module("umbench.torch.fit")
-    model, inputs = made("perceptron")
-    probe, _ = fitted(copy.deepcopy(model), inputs, 1.2)
-    trained(probe, inputs)
+    model, inputs = model_and_inputs("perceptron")
+    probe, _ = fit_to_share_of_peak(copy.deepcopy(model), inputs, 1.2)
+    run_step(probe, inputs)
     predicted = probe.plan.predicted["peak"]
     measured = [predicted + 100_000, predicted - 1000]
     monkeypatch.setattr(plans, "MIN_SLACK", 0)
-    monkeypatch.setattr(fit_file, "allocate_workspaces", lambda device: None)
-    monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
-    monkeypatch.setattr(fit_file, "Arena", LaidOut)
+    monkeypatch.setattr(fit_file, "allocate_cublas_workspaces", lambda device: None)
+    monkeypatch.setattr(fit_file.PlanningCompiler, "is_on_gpu", lambda self: True)
+    monkeypatch.setattr(fit_file, "Arena", FakeArena)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
@@ -455,22 +456,22 @@ def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: measured[0])
     model = umt.fit(model, budget=predicted, backend="aot_eager", effort=0.01)
     for _ in range(6):
-        trained(model, inputs)
+        run_step(model, inputs)
     assert model.plan.plans == 2 and model.plan.settled and not measured
     assert "after 2 plans" in str(model.plan) and model.plan.within and "within the budget" in str(model.plan)
 
 
 def test_a_batch_in_parts_has_the_gradients_of_the_whole():
-    model, inputs = made("perceptron")
+    model, inputs = model_and_inputs("perceptron")
     plain = copy.deepcopy(model)
-    unplanned = trained(plain, inputs)
-    probe, _ = fitted(copy.deepcopy(model), inputs, 1.2, tier=None)
-    trained(probe, inputs)
-    least = refusal(lambda: trained(umt.fit(copy.deepcopy(model), budget=1, tier=None, backend="aot_eager", effort=0.01), inputs))
+    unplanned = run_step(plain, inputs)
+    probe, _ = fit_to_share_of_peak(copy.deepcopy(model), inputs, 1.2, tier=None)
+    run_step(probe, inputs)
+    least = refusal_text(lambda: run_step(umt.fit(copy.deepcopy(model), budget=1, tier=None, backend="aot_eager", effort=0.01), inputs))
     assert "the least found is" in least
     budget = int(probe.plan.unplanned["peak"] * 0.45)
     model = umt.fit(model, budget=budget, tier=None, micro_batches="auto", backend="aot_eager", effort=0.01)
-    planned = trained(model, inputs)
+    planned = run_step(model, inputs)
     assert model.plan.micro_batches > 1 and model.plan.predicted["peak"] <= budget
     assert f"in {model.plan.micro_batches} parts" in str(model.plan) and model.plan.plans == 1
     torch.testing.assert_close(planned, unplanned)
@@ -486,108 +487,108 @@ def test_no_more_shares_of_a_loss_are_tried_where_these_need_no_less_memory(monk
         self.plan.predicted = {"peak": {2: 100, 4: 90, 8: 95, 16: 50}[self.shares]}
         raise planner.NoRoom(f"{self.shares} shares")
 
-    monkeypatch.setattr(chunks, "shares_to_try", lambda graph, budget: [2, 4, 8, 16])
-    monkeypatch.setattr(fit_file.Planning, "compile_shares", compile_shares)
-    model, _ = made("perceptron")
-    planning = fit_file.Planning(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
+    monkeypatch.setattr(chunks, "share_counts_to_try", lambda graph, budget: [2, 4, 8, 16])
+    monkeypatch.setattr(fit_file.PlanningCompiler, "compile_in_shares", compile_shares)
+    model, _ = model_and_inputs("perceptron")
+    planning = fit_file.PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
     graph = torch.fx.symbolic_trace(nn.ReLU())
-    assert refusal(lambda: planning.compile(graph, ())) == "4 shares" and tried == [2, 4, 8]
+    assert refusal_text(lambda: planning.compile(graph, ())) == "4 shares" and tried == [2, 4, 8]
 
 
 # By numbers of parts, milliseconds of the plan and without one.
-@pytest.mark.parametrize("told, counts", (
+@pytest.mark.parametrize("ms_by_part_count, expected_counts_or_error", (
     ({1: (5, 3), 2: (4, 3), 4: (6, 5)}, [2, 4, 8, 16]), ({1: (100, 60), 2: (89, 70), 4: (79, 70), 8: (75, 70)}, [4, 8, 16]),
     ({1: (5, 3), 2: (6, 5)}, [1, 2, 4, 8, 16]), ({1: (100, 60), 2: (91, 60)}, [1, 2, 4, 8, 16]), ({1: (100, 90)}, [1, 2, 4, 8, 16]),
     ({1: umt.NoPlan("refused")}, "refused"), ({1: (9, 3), 2: planner.NoRoom("small")}, [1, 2, 4, 8, 16]),
     ({1: planner.NoRoom("small"), 2: (9, 3), 4: (8, 3), 8: umt.NoPlan("no 8 equal parts")}, [4, 8, 16]),
     ({count: planner.NoRoom("small") for count in micro.COUNTS}, "small")))
-def test_a_batch_is_cut_where_that_takes_less_time(told, counts):
-    def predict(count):
-        if isinstance(told[count], Exception):
-            raise told[count]
-        return told[count]
+def test_a_batch_is_cut_where_that_takes_less_time(ms_by_part_count, expected_counts_or_error):
+    def predict_ms(part_count):
+        if isinstance(ms_by_part_count[part_count], Exception):
+            raise ms_by_part_count[part_count]
+        return ms_by_part_count[part_count]
 
-    if isinstance(counts, str):
-        assert counts in refusal(lambda: micro.choose_counts(predict))
+    if isinstance(expected_counts_or_error, str):
+        assert expected_counts_or_error in refusal_text(lambda: micro.choose_part_counts(predict_ms))
     else:
-        assert micro.choose_counts(predict) == counts
+        assert micro.choose_part_counts(predict_ms) == expected_counts_or_error
 
 
-@pytest.mark.parametrize("share, parts, questions", ((1.2, 1, 1), (0.45, 2, 2)))
-def test_few_plans_are_made_to_choose_a_number_of_parts(monkeypatch, share, parts, questions):
-    model, inputs = made("perceptron")
-    probe, _ = fitted(copy.deepcopy(model), inputs, 1.2, tier=None)
-    trained(probe, inputs)
+@pytest.mark.parametrize("share_of_peak, expected_parts, expected_calls", ((1.2, 1, 1), (0.45, 2, 2)))
+def test_few_plans_are_made_to_choose_a_number_of_parts(monkeypatch, share_of_peak, expected_parts, expected_calls):
+    model, inputs = model_and_inputs("perceptron")
+    probe, _ = fit_to_share_of_peak(copy.deepcopy(model), inputs, 1.2, tier=None)
+    run_step(probe, inputs)
     asked, run = [], planner.subprocess.run
     monkeypatch.setattr(planner.subprocess, "run", lambda words, **named: asked.append(words) or run(words, **named))
     planner.answer_to.cache_clear()
-    model = umt.fit(model, budget=int(probe.plan.unplanned["peak"] * share), tier=None, micro_batches="auto", backend="aot_eager", effort=0.01)
-    trained(model, inputs)
-    assert model.plan.micro_batches == parts and len(asked) == questions
+    model = umt.fit(model, budget=int(probe.plan.unplanned["peak"] * share_of_peak), tier=None, micro_batches="auto", backend="aot_eager", effort=0.01)
+    run_step(model, inputs)
+    assert model.plan.micro_batches == expected_parts and len(asked) == expected_calls
 
 
 def test_a_batch_that_the_chosen_number_does_not_divide_takes_fewer_parts(monkeypatch):
-    model, inputs = made("perceptron")
+    model, inputs = model_and_inputs("perceptron")
     plain = copy.deepcopy(model)
-    monkeypatch.setattr(micro, "choose_counts", lambda predict: [4, 8, 16])
+    monkeypatch.setattr(micro, "choose_part_counts", lambda predict: [4, 8, 16])
     model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
     for rows in (8, 6, 3):
         for each in (plain, model):
             each.zero_grad()
-            trained(each, (inputs[0][:rows],))
+            run_step(each, (inputs[0][:rows],))
         for own, other in zip(plain.parameters(), model.parameters()):
             torch.testing.assert_close(own.grad, other.grad)
 
 
 def test_no_number_of_parts_is_chosen_where_planning_fails(monkeypatch):
-    def fails(predict):
+    def raise_no_plan(predict):
         raise umt.NoPlan("too large")
 
-    model, inputs = made("perceptron")
+    model, inputs = model_and_inputs("perceptron")
     model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
     with monkeypatch.context() as patched:
-        patched.setattr(micro, "choose_counts", fails)
-        assert "too large" in refusal(lambda: trained(model, inputs))
-    trained(model, inputs)
+        patched.setattr(micro, "choose_part_counts", raise_no_plan)
+        assert "too large" in refusal_text(lambda: run_step(model, inputs))
+    run_step(model, inputs)
     assert model.plan.micro_batches == 1
 
 
 def test_parts_take_the_time_to_add_their_gradients_too():
     fit_file = importlib.import_module("umbench.torch.fit")
-    model, _ = made("perceptron")
-    planning = fit_file.Planning(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
+    model, _ = model_and_inputs("perceptron")
+    planning = fit_file.PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
     planning.bytes_per_ns, planning.plan.predicted, planning.plan.unplanned = 2, {"ms": 1.0}, {"ms": 0.5}
     once = sum(4 * p.numel() for p in model.parameters()) / 2 / 1e6  # to read all gradients
     assert planning.step_ms(1) == (1, 0.5) and planning.step_ms(4) == pytest.approx((4 + (3 * 3 + 2) * once, 2 + (3 * 3 + 2) * once))
 
 
 def test_of_graphs_that_compute_the_same_the_fastest_that_fits_is_taken():
-    def chosen(**plans):
-        def planned(graph):
-            peak, ns = plans[graph]
+    def choose(**peak_and_ns):
+        def plan(graph):
+            peak, ns = peak_and_ns[graph]
             return graph, {"plan": {"peak": peak, "ns": ns}, "begin": graph, "bound": peak - 1}
 
-        graph, (made, answer) = fit_file.fastest_of(list(plans), planned, 10)
-        assert graph == made and answer["begin"] == next(iter(plans)) and answer["bound"] == min(peak for peak, _ in plans.values()) - 1
+        graph, (model_and_inputs, answer) = fit_file.fastest_of(list(peak_and_ns), plan, 10)
+        assert graph == model_and_inputs and answer["begin"] == next(iter(peak_and_ns)) and answer["bound"] == min(peak for peak, _ in peak_and_ns.values()) - 1
         return graph
 
     fit_file = importlib.import_module("umbench.torch.fit")
-    assert chosen(plain=(9, 5), anew=(4, 6)) == "plain" and chosen(plain=(9, 5), anew=(10, 4)) == "anew"
-    assert chosen(plain=(11, 5), anew=(10, 6)) == "anew" and chosen(plain=(12, 6), anew=(13, 5)) == "plain"
+    assert choose(plain=(9, 5), anew=(4, 6)) == "plain" and choose(plain=(9, 5), anew=(10, 4)) == "anew"
+    assert choose(plain=(11, 5), anew=(10, 6)) == "anew" and choose(plain=(12, 6), anew=(13, 5)) == "plain"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_a_batch_is_cut_where_it_has_no_plan_otherwise():
     torch.manual_seed(0)
     held = torch.cuda.memory_allocated()  # by other tests
-    model = Mean(nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(512, 4096), nn.GELU(), nn.Linear(4096, 512))])).cuda()
+    model = MeanSquare(nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(512, 4096), nn.GELU(), nn.Linear(4096, 512))])).cuda()
     inputs = (torch.randn(16384, 512, device="cuda"),)
     plain = copy.deepcopy(model)
-    unplanned = trained(torch.compile(plain), inputs)
+    unplanned = run_step(torch.compile(plain), inputs)
     model = umt.fit(model, budget=held + 520 * 2**20, tier=None, micro_batches="auto", effort=0.02)
     for _ in range(5):
         model.zero_grad()
-        planned = trained(model, inputs)
+        planned = run_step(model, inputs)
     assert model.plan.micro_batches > 1 and model.plan.within
     torch.testing.assert_close(planned, unplanned)
     for own, other in zip(plain.parameters(), model.parameters()):
@@ -595,41 +596,41 @@ def test_on_a_gpu_a_batch_is_cut_where_it_has_no_plan_otherwise():
 
 
 def test_parts_are_refused_where_they_change_what_is_computed():
-    model, inputs = made("convolutions")
-    assert "statistics of its batch" in refusal(lambda: umt.fit(model, budget="1GiB", micro_batches=2))
-    model, inputs = made("perceptron")
-    assert "no 3 equal parts" in refusal(lambda: trained(umt.fit(model, budget="1GiB", micro_batches=3, backend="aot_eager"), inputs))
+    model, inputs = model_and_inputs("convolutions")
+    assert "statistics of its batch" in refusal_text(lambda: umt.fit(model, budget="1GiB", micro_batches=2))
+    model, inputs = model_and_inputs("perceptron")
+    assert "no 3 equal parts" in refusal_text(lambda: run_step(umt.fit(model, budget="1GiB", micro_batches=3, backend="aot_eager"), inputs))
 
 
-def lowered(monkeypatch):
-    """Graphs that Inductor lowers from now on."""
+def record_lowered_graphs(monkeypatch):
+    """A list to which each graph is appended that Inductor lowers from now on."""
     lowering, graphs = importlib.import_module("torch._inductor.graph").GraphLowering, []
     run = lowering.run
 
-    def noted(self, *inputs):
+    def record_and_run(self, *inputs):
         graphs.append(self)
         return run(self, *inputs)
 
-    monkeypatch.setattr(lowering, "run", noted)
+    monkeypatch.setattr(lowering, "run", record_and_run)
     return graphs
 
 
 def test_a_convolution_that_is_computed_again_keeps_its_strides(monkeypatch):
-    graphs = lowered(monkeypatch)
+    graphs = record_lowered_graphs(monkeypatch)
     torch.manual_seed(0)
     body = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1, groups=8), models.ConvNeXtBlock(8), models.ConvNeXtBlock(8))
-    model = Mean(body).to(memory_format=torch.channels_last)
+    model = MeanSquare(body).to(memory_format=torch.channels_last)
     inputs = (torch.randn(4, 8, 24, 24).to(memory_format=torch.channels_last),)
     fit_file = importlib.import_module("umbench.torch.fit")
-    usual = fit_file.ask
+    usual = fit_file.ask_planner
 
-    def ask(step, *question):
-        answer = usual(step, *question)
+    def ask_and_save_no_convolution(step, *arguments):
+        answer = usual(step, *arguments)
         answer["plan"]["saved"] = [i for i in answer["plan"]["saved"] if not step.nodes[i].name.startswith("convolution")]
         return answer
 
-    monkeypatch.setattr(fit_file, "ask", ask)
-    trained(umt.fit(model, budget="1GiB", tier=None, effort=0.003), inputs)
+    monkeypatch.setattr(fit_file, "ask_planner", ask_and_save_no_convolution)
+    run_step(umt.fit(model, budget="1GiB", tier=None, effort=0.003), inputs)
     assert [graph.is_backward for graph in graphs] == [False, True]
     assert all(graph.module.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default) for graph in graphs)
     for graph in graphs:
@@ -638,10 +639,10 @@ def test_a_convolution_that_is_computed_again_keeps_its_strides(monkeypatch):
 
 def test_gradients_of_branches_are_stored_once(monkeypatch):
     """Inductor would keep both branches' gradients and add them up in each reader."""
-    graphs = lowered(monkeypatch)
+    graphs = record_lowered_graphs(monkeypatch)
     torch.manual_seed(0)
-    model = Mean(nn.Sequential(*(models.ConvNeXtBlock(8) for _ in range(3))))
-    trained(umt.fit(model, budget="1GiB", tier=None, effort=0.003), (torch.randn(4, 8, 24, 24),))
+    model = MeanSquare(nn.Sequential(*(models.ConvNeXtBlock(8) for _ in range(3))))
+    run_step(umt.fit(model, budget="1GiB", tier=None, effort=0.003), (torch.randn(4, 8, 24, 24),))
     backward = next(graph for graph in graphs if graph.is_backward)
     told = {node for node in backward.module.graph.nodes if node.meta.get("umbench_store")}
     assert told and told <= {buffer.get_origin_node() for buffer in backward.buffers}
@@ -654,7 +655,7 @@ def test_the_planner_refuses_a_row_that_names_a_later_one():
     row |= dict.fromkeys(("bytes", "elements", "ns", "workspace", "family"), 0)
     row |= dict.fromkeys(("forward", "resident", "repeatable", "widens", "over_first", "forward_result", "backward_result"), False)
     with pytest.raises(umt.NoPlan, match="shifted.*names no earlier node"):
-        planner.ask(Made(rows=[row]), 1, 0, {"bytes": 1, "link": 1}, True, [], 0.001)
+        planner.ask_planner(Made(rows=[row]), 1, 0, {"bytes": 1, "link": 1}, True, [], 0.001)
 
 
 def test_memory_is_kept_for_the_next_kernel_alone():
@@ -663,7 +664,7 @@ def test_memory_is_kept_for_the_next_kernel_alone():
     from torch._inductor.codegen.wrapper import AllocateLine
 
     usual = AllocateLine.should_reuse_buffer
-    with private.memory_given_back():
+    with private.free_unread_memory():
         keeps = [AllocateLine.should_reuse_buffer(Line(scheduler_node_index=at), Line(scheduler_node_index=3), 64) for at in (4, 5)]
     assert keeps == [True, False] and AllocateLine.should_reuse_buffer is usual
 
@@ -691,18 +692,18 @@ def test_kernels_of_fitted_models_that_have_run_are_launched_straight(monkeypatc
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    def kernel(launchers, dumps=False):
+    def make_kernel(launchers, dumps_arguments=False):
         made = object.__new__(CachingAutotuner)
-        vars(made).update(launchers=launchers, dump_launch_params=dumps, dump_launch_tensors=False)
+        vars(made).update(launchers=launchers, dump_launch_params=dumps_arguments, dump_launch_tensors=False)
         return made
 
-    def launch(*given, stream):
-        return given, stream
+    def launch(*arguments, stream):
+        return arguments, stream
 
-    ours = Made(umbench_placing=None, ran=kernel([launch]), tuned=kernel([launch, launch]), never_ran=kernel([]), dumped=kernel([launch], dumps=True))
-    others = Made(ran=kernel([launch]))
+    ours = Made(umbench_placing=None, ran=make_kernel([launch]), tuned=make_kernel([launch, launch]), never_ran=make_kernel([]), dumped=make_kernel([launch], dumps_arguments=True))
+    others = Made(ran=make_kernel([launch]))
     monkeypatch.setattr(PyCodeCache, "modules", [ours, others])
-    private.launch_straight()
+    private.skip_launch_checks()
     assert ours.ran.run(1, 2, stream=3) == ((1, 2), 3)
     assert not any("run" in vars(each) for each in (ours.tuned, ours.never_ran, ours.dumped, others.ran))
 
@@ -711,8 +712,8 @@ def test_workspaces_of_products_count_where_there_are_products():
     from types import SimpleNamespace as Made
 
     fit_file = importlib.import_module("umbench.torch.fit")
-    model, _ = made("perceptron")
-    planning = fit_file.Planning(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
+    model, _ = model_and_inputs("perceptron")
+    planning = fit_file.PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
     planning.allocated, planning.workspaces = 40, 60
     bytes_with = [planning.base_bytes(Made(nodes=[Made(op="call_function", target=target)])) for target in
                   (torch.ops.aten.convolution.default, torch.ops.aten.addmm.default)]
@@ -724,77 +725,77 @@ def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
     from types import SimpleNamespace as Made
 
     fit_file = importlib.import_module("umbench.torch.fit")
-    model, _ = made("perceptron")
+    model, _ = model_and_inputs("perceptron")
     wanted = 2 * sum(p.numel() * p.element_size() for p in model.parameters())
     states = []
-    monkeypatch.setattr(fit_file, "held_states", lambda optimizer: states)
-    monkeypatch.setattr(private, "free_workspaces", lambda: None)
+    monkeypatch.setattr(fit_file, "gpu_states_of", lambda optimizer: states)
+    monkeypatch.setattr(private, "free_cublas_workspaces", lambda: None)
     for already in (0, wanted):
         states[:] = [torch.zeros(already, dtype=torch.uint8)]
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device, already=already: 40 + already)
-        planning = fit_file.Planning(model, umt.Plan(2**30), "AdamW", None, "rounding", "aot_eager", 1)
-        planning.measure_allocated()
+        planning = fit_file.PlanningCompiler(model, umt.Plan(2**30), "AdamW", None, "rounding", "aot_eager", 1)
+        planning.measure_memory_before_plan()
         for held in (already, wanted):
             states[:] = [torch.zeros(held, dtype=torch.uint8)]
             assert planning.base_bytes(Made(nodes=[])) == 40 + wanted
 
 
-def on_made_up_gpu(monkeypatch, arena, **figures):
-    """fit takes the CPU for a GPU whose functions return these figures."""
+def pretend_gpu(monkeypatch, arena_class, **results_by_function):
+    """Makes fit() take the CPU for a GPU. `results_by_function`: of functions of torch.cuda."""
     fit_file = importlib.import_module("umbench.torch.fit")
-    monkeypatch.setattr(fit_file, "allocate_workspaces", lambda device: None)
-    monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
-    monkeypatch.setattr(fit_file, "Arena", arena)
+    monkeypatch.setattr(fit_file, "allocate_cublas_workspaces", lambda device: None)
+    monkeypatch.setattr(fit_file.PlanningCompiler, "is_on_gpu", lambda self: True)
+    monkeypatch.setattr(fit_file, "Arena", arena_class)
     for name in ("reset_peak_memory_stats", "synchronize", "memory_allocated", "max_memory_allocated", "max_memory_reserved"):
-        monkeypatch.setattr(torch.cuda, name, lambda *device, value=figures.get(name, 0): value)
+        monkeypatch.setattr(torch.cuda, name, lambda *device, value=results_by_function.get(name, 0): value)
 
 
 def test_plans_again_with_more_slack_where_no_memory_can_be_mapped(monkeypatch):
-    model, inputs = made("perceptron")
-    on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**41)
-    monkeypatch.setattr(LaidOut, "fails", 1)
-    monkeypatch.setattr(LaidOut, "lacking", 2**36)
+    model, inputs = model_and_inputs("perceptron")
+    pretend_gpu(monkeypatch, FakeArena, max_memory_allocated=2**26, max_memory_reserved=2**41)
+    monkeypatch.setattr(FakeArena, "fails", 1)
+    monkeypatch.setattr(FakeArena, "lacking", 2**36)
     model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     for _ in range(8):
-        trained(model, inputs)
+        run_step(model, inputs)
     foreseen = 2**26 - model.plan.tried[0][0]
     assert model.plan.plans == 2 and model.plan.more_slack == 2**36 - foreseen and model.plan.settled and model.plan.within
 
 
-@pytest.mark.parametrize(("over", "lacking", "slack"), [(0, 5, 20), (0, 50, 50), (100, 90, 0), (100, 105, 20), (100, 150, 50)])
-def test_the_next_plan_leaves_what_memory_lacked_and_it_does_not_foresee(over, lacking, slack, monkeypatch):
+@pytest.mark.parametrize(("bytes_over_prediction", "bytes_lacking", "expected_slack"), [(0, 5, 20), (0, 50, 50), (100, 90, 0), (100, 105, 20), (100, 150, 50)])
+def test_the_next_plan_leaves_what_memory_lacked_and_it_does_not_foresee(bytes_over_prediction, bytes_lacking, expected_slack, monkeypatch):
     from types import SimpleNamespace as Made
 
     fit_file = importlib.import_module("umbench.torch.fit")
     monkeypatch.setattr(importlib.import_module("umbench.torch.plan"), "MIN_SLACK", 0)
     plan = umt.Plan(1000)
-    plan.predicted, plan.measured = {"peak": 1000}, {"peak": 1000 + over}
-    call = Made(arena=Made(mappings=0, map_memory=lambda: False, lacking=lacking), plan=plan, start_over=lambda: None, MAX_MAPPINGS=3, MAX_PLANS=4)
-    fit_file.Call.make_room(call)
-    assert plan.more_slack == slack
+    plan.predicted, plan.measured = {"peak": 1000}, {"peak": 1000 + bytes_over_prediction}
+    call = Made(arena=Made(mappings=0, map_memory=lambda: False, lacking=bytes_lacking), plan=plan, start_over=lambda: None, MAX_MAPPINGS=3, MAX_PLANS=4)
+    fit_file.FittedCall.map_memory_or_replan(call)
+    assert plan.more_slack == expected_slack
 
 
 def test_a_step_whose_backward_pass_fails_is_not_the_one_that_is_measured(monkeypatch):
-    def fails(gradient):
+    def raise_error(gradient):
         raise ArithmeticError
 
-    model, inputs = made("perceptron")
-    on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**26)
+    model, inputs = model_and_inputs("perceptron")
+    pretend_gpu(monkeypatch, FakeArena, max_memory_allocated=2**26, max_memory_reserved=2**26)
     model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
-    trained(model, inputs)
+    run_step(model, inputs)
     loss = model(*inputs)
-    loss.register_hook(fails)
+    loss.register_hook(raise_error)
     with pytest.raises(ArithmeticError):
         loss.backward()
-    trained(model, inputs)
+    run_step(model, inputs)
     assert model.plan.measured is None
-    trained(model, inputs)
+    run_step(model, inputs)
     assert model.plan.measured["peak"] == 2**26 and model.plan.settled
 
 
 def test_settles_where_no_backward_pass_ever_comes(monkeypatch):
-    model, inputs = made("perceptron")
-    on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**26)
+    model, inputs = model_and_inputs("perceptron")
+    pretend_gpu(monkeypatch, FakeArena, max_memory_allocated=2**26, max_memory_reserved=2**26)
     model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     for _ in range(7):
         model(*inputs)
@@ -802,44 +803,44 @@ def test_settles_where_no_backward_pass_ever_comes(monkeypatch):
 
 
 def test_says_where_more_is_reserved_than_the_budget(monkeypatch):
-    model, inputs = made("perceptron")
-    on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**41)
-    monkeypatch.setattr(LaidOut, "fails", 100)
+    model, inputs = model_and_inputs("perceptron")
+    pretend_gpu(monkeypatch, FakeArena, max_memory_allocated=2**26, max_memory_reserved=2**41)
+    monkeypatch.setattr(FakeArena, "fails", 100)
     model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     with pytest.warns(UserWarning, match="reserves 2048.00 GiB, more than the budget of 1024.00 GiB"):
         for _ in range(12):
-            trained(model, inputs)
+            run_step(model, inputs)
     assert model.plan.settled and model.plan.within is False and "a hard cap at the budget may fail" in str(model.plan)
     assert model._compiled_call_impl.arena.given_up
 
 
 def test_says_once_that_memory_is_no_longer_mapped(monkeypatch):
-    class GivesUp(LaidOut):
-        has_stopped_placing = lambda self: True  # noqa: E731
+    class StoppedArena(FakeArena):
+        has_run_out_of_remaps = lambda self: True  # noqa: E731
 
-    model, inputs = made("perceptron")
-    on_made_up_gpu(monkeypatch, GivesUp, max_memory_allocated=2**26, max_memory_reserved=2**41)
-    monkeypatch.setattr(LaidOut, "fails", 0)
+    model, inputs = model_and_inputs("perceptron")
+    pretend_gpu(monkeypatch, StoppedArena, max_memory_allocated=2**26, max_memory_reserved=2**41)
+    monkeypatch.setattr(FakeArena, "fails", 0)
     model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     for _ in range(4):
-        trained(model, inputs)
+        run_step(model, inputs)
     assert model.plan.settled and model.plan.within
     with pytest.warns(UserWarning, match="could not be mapped again") as told:
         for _ in range(2):
-            trained(model, inputs)
+            run_step(model, inputs)
     assert len([each for each in told if "be mapped again" in str(each.message)]) == 1 and model.plan.within is False
 
 
 def test_the_bound_holds_without_what_was_measured():
     """After a peak above the prediction the next plan allows for as much; no other plan has to."""
-    model, inputs = made("perceptron")
-    model, _ = fitted(model, inputs, 1.2)
-    trained(model, inputs)
+    model, inputs = model_and_inputs("perceptron")
+    model, _ = fit_to_share_of_peak(model, inputs, 1.2)
+    run_step(model, inputs)
     bound = model.plan.bound
     model.plan.unforeseen[1] = 50_000
     torch._dynamo.reset()
     model._compiled_call_impl.start_over()
-    trained(model, inputs)
+    run_step(model, inputs)
     assert model.plan.bound == bound
 
 
@@ -847,42 +848,42 @@ def test_a_step_that_fails_is_recorded_anew(monkeypatch):
     """The second forward pass fails once: recording has ended, and the next step alone is recorded."""
     recorded = []
 
-    class Noted(LaidOut):
-        def record(self):
+    class RecordingArena(FakeArena):
+        def begin_recording(self):
             recorded.append("begins")
 
-        def close(self):
+        def cancel_recording(self):
             recorded.append("ends")
 
         def finish_recording(self):
             recorded.append("is read")
             return True
 
-    model, inputs = made("perceptron")
-    on_made_up_gpu(monkeypatch, Noted, max_memory_allocated=2**26)
+    model, inputs = model_and_inputs("perceptron")
+    pretend_gpu(monkeypatch, RecordingArena, max_memory_allocated=2**26)
     model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
-    trained(model, inputs)
+    run_step(model, inputs)
     call = model._compiled_call_impl
     usual = call.run
 
-    def fails(*given, **named):
+    def raise_error(*arguments, **options):
         raise ValueError("once")
 
-    call.run = fails
+    call.run = raise_error
     with pytest.raises(ValueError, match="once"):
-        trained(model, inputs)
+        run_step(model, inputs)
     assert recorded == ["begins", "ends"]
     call.run = usual
-    trained(model, inputs)
+    run_step(model, inputs)
     assert not model.plan.settled
-    trained(model, inputs)
+    run_step(model, inputs)
     assert recorded == ["begins", "ends", "begins", "is read"] and model.plan.settled and model.plan.plans == 1
 
 
 def test_refuses_parameters_on_several_devices():
-    model, _ = made("perceptron")
+    model, _ = model_and_inputs("perceptron")
     model[2].to("meta")
-    assert "parameters are on cpu, meta" in refusal(lambda: umt.fit(model, budget="1GiB"))
+    assert "parameters are on cpu, meta" in refusal_text(lambda: umt.fit(model, budget="1GiB"))
 
 
 def test_a_cell_waits_for_the_peak_that_its_budget_is_a_share_of():
@@ -892,7 +893,7 @@ def test_a_cell_waits_for_the_peak_that_its_budget_is_a_share_of():
     bench = Bench("", {"b": 10})
     assert bench.having_known_budgets([plain, fit, other]) == [plain, other] and bench.having_known_budgets([fit]) == [fit]
     bench.peaks["a"] = 8
-    assert bench.having_known_budgets([fit, other]) == [fit, other] and bench.value_of(fit) == 4
+    assert bench.having_known_budgets([fit, other]) == [fit, other] and bench.way_value_of(fit) == 4
 
 
 def test_cells_that_are_none_are_refused():

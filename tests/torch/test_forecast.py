@@ -13,7 +13,7 @@ from umbench import load, model_arguments  # noqa: E402
 from umbench.torch import capture, convert, export, forecast, layouts, liveness, private  # noqa: E402
 from umbench.torch.costs import MachineCosts  # noqa: E402
 from umbench.torch.plan import Plan  # noqa: E402
-from umbench.torch.planner import NoPlan, ask  # noqa: E402
+from umbench.torch.planner import NoPlan, ask_planner  # noqa: E402
 from umbench.torch.step import step_and_pytorchs_choice  # noqa: E402
 
 MODEL = """
@@ -28,12 +28,12 @@ def convolution():
 """
 
 
-@pytest.mark.parametrize(("model", "fits"), [("perceptron", "no"), ("convolution", "yes")])
-def test_the_library_of_products_takes_memory_where_there_are_products(model, fits, tmp_path, capsys):
+@pytest.mark.parametrize(("model", "expected_answer"), [("perceptron", "no"), ("convolution", "yes")])
+def test_the_library_of_products_takes_memory_where_there_are_products(model, expected_answer, tmp_path, capsys):
     file = tmp_path / "small.py"
     file.write_text(MODEL, encoding="utf-8")
     forecast.main(model_arguments.parse_fit([f"{file}:{model}", "--budget", "100MiB", "--effort", "0.01"]))
-    assert capsys.readouterr().out.splitlines()[1].split()[1] == fits
+    assert capsys.readouterr().out.splitlines()[1].split()[1] == expected_answer
 
 
 def test_the_table_tells_which_batch_fits(tmp_path, capsys):
@@ -84,13 +84,13 @@ def test_a_batch_can_only_be_set_where_an_example_input_has_one(tmp_path):
         forecast.main(model_arguments.parse_fit([f"{file}:unbatched", "--budget", "140MiB", "--batch", "6"]))
 
 
-@pytest.mark.parametrize(("model", "library", "most"), [("regnet", "torchvision", 0.03), ("gpt2", "transformers", 0.05), ("mixtral", "transformers", 0.03)])
-def test_fit_and_export_tell_peaks_alike(model, library, most):
+@pytest.mark.parametrize(("model", "library", "max_error"), [("regnet", "torchvision", 0.03), ("gpt2", "transformers", 0.05), ("mixtral", "transformers", 0.03)])
+def test_fit_and_export_tell_peaks_alike(model, library, max_error):
     pytest.importorskip(library)
     options = model_arguments.parse_fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
-    _, answer, *_ = forecast.plan_in_shares(options, Plan(2**40), 1)
-    nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.convert_model(getattr(test_zoo, model)).document)[0]
-    assert abs(nodes / kernels - 1) < most
+    _, answer, *_ = forecast.plan_with_loss_shares(options, Plan(2**40), 1)
+    nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_and_operator_of(convert.convert_model(getattr(test_zoo, model)).document)[0]
+    assert abs(nodes / kernels - 1) < max_error
 
 
 WORDS = """
@@ -119,54 +119,54 @@ def told():
 """
 
 
-@pytest.mark.parametrize(("name", "shares"), [("words", 2), ("frozen", 4), ("told", 1)])
-def test_a_loss_is_cut_as_fit_cuts_it(name, shares, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("name", "expected_shares"), [("words", 2), ("frozen", 4), ("told", 1)])
+def test_a_loss_is_cut_as_fit_cuts_it(name, expected_shares, tmp_path, monkeypatch, capsys):
     """Into as many shares, and the graph is the same, but for results beside the loss, which have gradients of their own."""
     file = tmp_path / "words.py"
     file.write_text(WORDS, encoding="utf-8")
     given = [f"{file}:{name}", "--budget", "200MiB", "--effort", "0.001"]
-    step, *_, found = forecast.plan_in_shares(model_arguments.parse_fit(given), Plan(200 * 2**20), 1)
-    assert found == shares
+    step, *_, found = forecast.plan_with_loss_shares(model_arguments.parse_fit(given), Plan(200 * 2**20), 1)
+    assert found == expected_shares
 
-    def operators(step):
+    def operator_targets(step):
         return [node.target for node in step.nodes if node.op == "call_function"]
 
-    def seen(own, *_):
-        products = [sum(target == torch.ops.aten.mm.default for target in operators(each)) for each in (own, step)]
-        assert products[0] == products[1] and (name == "told" or operators(own) == operators(step))
+    def compare_graphs(fit_step, *_):
+        products = [sum(target == torch.ops.aten.mm.default for target in operator_targets(each)) for each in (fit_step, step)]
+        assert products[0] == products[1] and (name == "told" or operator_targets(fit_step) == operator_targets(step))
         raise NoPlan("seen")
 
-    monkeypatch.setattr(importlib.import_module("umbench.torch.fit"), "ask", seen)
+    monkeypatch.setattr(importlib.import_module("umbench.torch.fit"), "ask_planner", compare_graphs)
     model, inputs = export.load_function(f"{file}:{name}")()
     with pytest.raises(NoPlan, match="seen"):
         test_fit.umt.fit(model, budget="200MiB")(*inputs)
     forecast.main(model_arguments.parse_fit(given))
-    assert (f"the loss in {shares} shares of its rows" in capsys.readouterr().out) == (shares > 1)
+    assert (f"the loss in {expected_shares} shares of its rows" in capsys.readouterr().out) == (expected_shares > 1)
 
 
-def rounded(size):
-    """To the caching allocator's grain."""
-    return -(-size // 512) * 512
+def round_to_allocator_block(byte_count):
+    """A size rounded up to a multiple of 512 bytes."""
+    return -(-byte_count // 512) * 512
 
 
-@pytest.mark.parametrize(("model", "library", "most"), [("regnet", "torchvision", 0.01), ("gpt2", "transformers", 0.01), ("t5", "transformers", 0.01),
+@pytest.mark.parametrize(("model", "library", "max_error"), [("regnet", "torchvision", 0.01), ("gpt2", "transformers", 0.01), ("t5", "transformers", 0.01),
                                                         ("llama", "transformers", 0.01), ("mixtral", "transformers", 0.01), ("lstm", "torch", 0.04)])
-def test_both_rules_of_fusion_take_the_same_memory(model, library, most, monkeypatch):
+def test_both_rules_of_fusion_take_the_same_memory(model, library, max_error, monkeypatch):
     """The planner's and kernels_of's, of the same two graphs in the same order. fit leaves images as they are traced; the nodes know no products that are added."""
     pytest.importorskip(library)
     joint = capture.capture(getattr(test_zoo, model), compiled=True)
-    private.simplify(joint.graph)
+    private.remove_dead_and_repeated_nodes(joint.graph)
     costs = MachineCosts(export.read_machine("h100-sxm-80g"))
     step, begin = step_and_pytorchs_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
-    monkeypatch.setattr(liveness, "tensor_bytes", lambda tensor, plain=liveness.tensor_bytes: rounded(plain(tensor)))  # as the planner does
-    base = sum(rounded(row["bytes"]) for row in step.rows if row["resident"])
-    nodes = ask(step, 2**40, base, costs.rates, True, begin, 0.001)["begin"]
-    primals = convert._primals(joint.graph.graph, joint.static_inputs, joint.names)
-    forward, backward = private.split_saving(joint.graph, [], step.names(begin), num_fwd_outputs=joint.num_fwd_outputs, static_lifetime_input_indices=list(joint.static_inputs))
-    monkeypatch.setattr(layouts, "has_channels_last", lambda graph: False)
-    monkeypatch.setattr(layouts, "copies_of", lambda node: [])
+    monkeypatch.setattr(liveness, "tensor_bytes", lambda tensor, plain=liveness.tensor_bytes: round_to_allocator_block(plain(tensor)))  # as the planner does
+    base = sum(round_to_allocator_block(row["bytes"]) for row in step.rows if row["resident"])
+    nodes = ask_planner(step, 2**40, base, costs.rates, True, begin, 0.001)["begin"]
+    primals = convert._names_and_roles_of_primals(joint.graph.graph, joint.static_inputs, joint.names)
+    forward, backward = private.split_saving(joint.graph, [], step.names_of(begin), num_fwd_outputs=joint.num_fwd_outputs, static_lifetime_input_indices=list(joint.static_inputs))
+    monkeypatch.setattr(layouts, "uses_channels_last", lambda graph: False)
+    monkeypatch.setattr(layouts, "copied_bytes_per_kernel", lambda node: [])
     monkeypatch.setattr(convert, "in_running_order", lambda kernels, stays: list(kernels))
     monkeypatch.setattr(convert, "replace_sums_by_addmm", lambda graph: None)
-    kernels = convert.convert_split(forward.graph, backward.graph, num_fwd_outputs=joint.num_fwd_outputs, primals=primals).document
-    assert nodes["peak"] == pytest.approx(liveness.peak_of(kernels)[0], rel=most)
-    assert nodes["saved_bytes"] == pytest.approx(liveness.saved_bytes(kernels), rel=most)
+    kernels = convert.convert_split(forward.graph, backward.graph, num_fwd_outputs=joint.num_fwd_outputs, names_and_roles=primals).document
+    assert nodes["peak"] == pytest.approx(liveness.peak_and_operator_of(kernels)[0], rel=max_error)
+    assert nodes["saved_bytes"] == pytest.approx(liveness.saved_bytes(kernels), rel=max_error)

@@ -29,7 +29,7 @@ class FakeTimes:
         assert kernel.joined and kernel.writes
         return GENERATED
 
-    def save(self):
+    def save_to_file(self):
         pass
 
 
@@ -55,7 +55,7 @@ def convolutions():
 
 def test_products_take_what_was_measured_and_other_kernels_their_bytes():
     made = convert.convert_model(perceptron)
-    measuring.set_durations(made, FakeTimes())
+    measuring.measure_durations(made, FakeTimes())
     products = [op for op in made.document["ops"] if op["label"] in ("addmm", "mm")]
     others = [op for op in made.document["ops"] if op not in products]
     assert len(products) == 3 * LAYERS - 1 and others
@@ -69,14 +69,14 @@ def times_without_gpu(cache_folder, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "made up")
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2, 2))
-    return measuring.Times("cuda:0")
+    return measuring.OperatorTimes("cuda:0")
 
 
 def test_errors_of_the_moment_are_not_kept(tmp_path, monkeypatch):
     times = times_without_gpu(tmp_path, monkeypatch)
     times.known = {"a": {"ns": 5}, "b": measuring.error_entry(torch.OutOfMemoryError("CUDA out of memory")), "copies": [[1, 2]],
                    "c": measuring.error_entry(RuntimeError("CUDA error: unknown")), "d": measuring.error_entry(ValueError("wants whole numbers"))}
-    times.save()
+    times.save_to_file()
     assert set(times_without_gpu(tmp_path, monkeypatch).known) == {"a", "copies", "d"}
     assert "OutOfMemoryError" in times.known["b"]["refused"]
 
@@ -86,10 +86,10 @@ def test_times_are_kept_by_one_process_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring.fcntl, "flock", lambda file, how: held.append(how))
     replace = measuring.os.replace
     monkeypatch.setattr(measuring.os, "replace", lambda *names: (held.append(names[1]), replace(*names)))
-    times.save()
+    times.save_to_file()
     assert held == [measuring.fcntl.LOCK_EX, times.file] and not times.has_lock
-    with times._with_lock():
-        times.save()
+    with times._hold_lock():
+        times.save_to_file()
     assert held.count(measuring.fcntl.LOCK_EX) == 2
 
 
@@ -109,11 +109,11 @@ def test_generated_kernels_that_cannot_be_timed_are_told(tmp_path, monkeypatch):
 
 def test_short_kernels_wait_for_their_launches():
     made = convert.convert_model(perceptron)
-    measuring.set_durations(made, FakeTimes())
+    measuring.measure_durations(made, FakeTimes())
     names = [op["name"] for op in made.document["ops"]]
     alone = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
-    taken = launches.add_waits(made, LAUNCH)
-    counts = launches.BEFORE + launches.BETWEEN + launches.AFTER + sum(launches.launch_cost(made, name) for name in names)
+    taken = launches.add_launch_waits(made, LAUNCH)
+    counts = launches.BEFORE + launches.BETWEEN + launches.AFTER + sum(launches.relative_launch_cost(made, name) for name in names)
     assert taken == pytest.approx(LAUNCH * counts, rel=1e-6)
     waited = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     assert sum(waited.values()) == taken and all(waited[name] >= alone[name] for name in names)  # short kernels: the CPU binds the step
@@ -123,14 +123,14 @@ def test_short_kernels_wait_for_their_launches():
 def test_copies_of_a_convolution_are_launched_too():
     made = convert.convert_model(lambda: (nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten()).bfloat16(), (torch.randn(2, 64, 8, 8).bfloat16(),)))
     (name,) = [op["name"] for op in made.document["ops"] if op["label"] == "convolution"]
-    assert launches.launch_cost(made, name) == launches.CALLS["convolution"] + 3 * launches.COPY
+    assert launches.relative_launch_cost(made, name) == launches.CALLS["convolution"] + 3 * launches.COPY
 
 
 def test_long_kernels_hide_their_launches():
     made = convert.convert_model(perceptron)
-    measuring.set_durations(made, FakeTimes())
+    measuring.measure_durations(made, FakeTimes())
     alone = sum(op["duration_ns"] for op in made.document["ops"])
-    assert launches.add_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.BEFORE + 2
+    assert launches.add_launch_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.BEFORE + 2
 
 
 def test_sums_into_a_small_table_are_timed_at_positions_within_it():
@@ -158,7 +158,7 @@ def test_gradients_that_are_copied_come_on_top():
         return nn.Sequential(nn.Conv2d(128, 256, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), (torch.randn(2, 128, 8, 8),)
 
     made = convert.convert_model(images)
-    measuring.set_durations(made, FakeTimes())
+    measuring.measure_durations(made, FakeTimes())
     (backward,) = [op for op in made.document["ops"] if op["label"] == "convolution_backward"]
     assert backward["workspace_bytes"] == 512 + 2 * 256 * 8 * 8 * 4
     assert backward["duration_ns"] == LIBRARY["ns"] + GENERATED + measuring.BETWEEN_KERNELS_NS * made.launches[backward["name"]]
@@ -167,7 +167,7 @@ def test_gradients_that_are_copied_come_on_top():
 def test_images_are_measured_as_they_are_laid_out():
     for form, wanted in (("compile", True), ("eager", False)):
         times = FakeTimes()
-        measuring.set_durations(convert.convert_model(convolutions, form=form), times)
+        measuring.measure_durations(convert.convert_model(convolutions, form=form), times)
         assert times.layouts <= {wanted} and (form == "eager" or times.layouts)
 
 
@@ -179,7 +179,7 @@ def test_a_generated_kernel_computes_by_itself_what_it_computes_in_the_graph():
     (y,) = torch.fx.GraphModule(nn.Module(), alone.graph)(x)
     assert torch.equal(y, x.relu())
     others = [generated.SeparateKernel(k, torch.device("cpu")) for name, k in made.generated.items() if "relu" in name]
-    assert len({each.key([v.stride() for v in each.values]) for each in others}) == 1 < len(others)
+    assert len({each.cache_key([v.stride() for v in each.values]) for each in others}) == 1 < len(others)
 
 
 def test_kernels_of_a_constant_and_of_a_value_have_other_keys():
@@ -187,7 +187,7 @@ def test_kernels_of_a_constant_and_of_a_value_have_other_keys():
     x = graph.placeholder("x")
     x.meta["val"] = torch.empty(4)
     sums = [graph.call_function(torch.ops.aten.add.Tensor, (x, other)) for other in (x, 0)]
-    assert len({generated.SeparateKernel(types.SimpleNamespace(nodes=[y], reads=[x], writes=[y]), cpu).key([(1,)]) for y in sums}) == 2
+    assert len({generated.SeparateKernel(types.SimpleNamespace(nodes=[y], reads=[x], writes=[y]), cpu).cache_key([(1,)]) for y in sums}) == 2
 
 
 def test_the_load_is_recorded_once_and_is_long_only_after_a_rest(tmp_path, monkeypatch):
@@ -211,7 +211,7 @@ def test_the_load_is_recorded_once_and_is_long_only_after_a_rest(tmp_path, monke
     times, load, made = times_without_gpu(tmp_path, monkeypatch), Graph(), []
     for name, value in (("Event", Event), ("synchronize", lambda: None)):
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(times, "_record_graph", lambda calls: Graph())
+    monkeypatch.setattr(times, "_record_cuda_graph", lambda calls: Graph())
     monkeypatch.setattr(times, "_record_load", lambda: made.append(load) or (load, ()))
     replays = []
     for rest_s in (0, 0, 2 * measuring.RESTS_AFTER_S):

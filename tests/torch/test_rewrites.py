@@ -93,14 +93,14 @@ def test_what_is_read_often_is_widened_by_each_reader():
     graph = make_fx(run)(x)
     graph = make_fx(graph, decomposition_table={aten._to_copy.default: lambda x, dtype, **_: torch.ops.prims.convert_element_type(x, dtype)})(x)
     wanted = graph(x)
-    rewrites.widen_where_read(graph)
+    rewrites.widen_in_each_reader(graph)
     wide = [n for n in graph.graph.nodes if rewrites.widens(n)]
     assert [len(n.users) for n in wide] == [2, 1]  # one of them is a result as well
     assert all(torch.equal(a, b) for a, b in zip(graph(x), wanted))
 
 
 def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
-    simplify = private.simplify
+    simplify = private.remove_dead_and_repeated_nodes
 
     def simplify_and_split(joint):
         simplify(joint)
@@ -109,14 +109,14 @@ def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
         assert len(joint.graph.nodes) > before
 
     try:
-        planner.program()
+        planner.program_path()
     except planner.NoPlan:
         pytest.skip("the program umbench is not built")
     torch.manual_seed(0)
     model, x, labels = models.WithLoss(models.UNet(width=8, depth=1)), torch.randn(2, 3, 16, 16), torch.randint(2, (2, 16, 16))
     whole = copy.deepcopy(model)
     whole(x, labels).backward()
-    monkeypatch.setattr(private, "simplify", simplify_and_split)
+    monkeypatch.setattr(private, "remove_dead_and_repeated_nodes", simplify_and_split)
     model = umbench.torch.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     model(x, labels).backward()
     assert not model.plan.differences
@@ -179,15 +179,15 @@ def test_images_that_are_read_long_after_are_computed_once_or_twice():
     graph = make_fx(gradients, tracing_mode="fake")(*inputs)
     graph.graph.eliminate_dead_code()
     wanted = graph(*inputs)
-    found = skips.skips_of(graph, 1)
+    found = skips.find_skips(graph, 1)
     assert [[part.name for part in parts] for parts in found.values()] == [["relu_1"], ["relu"]]
-    for variant, cats in zip(skips.make_variants(graph, 1), (2, 4), strict=True):
+    for variant, cats in zip(skips.make_graph_variants(graph, 1), (2, 4), strict=True):
         variant.graph.lint()
         variant.recompile()
         kinds = [node.target for node in variant.graph.nodes]
         assert kinds.count(aten.cat.default) == cats and kinds.count(aten.convolution.default) == 8 + (cats == 4)  # the largest is not repeated
         assert all(map(torch.allclose, variant(*inputs), wanted))
-    backward, names = values.backward_of(variant.graph), {cat.name: {part.name for part in parts} for cat, parts in found.items()}
+    backward, names = values.backward_nodes_of(variant.graph), {cat.name: {part.name for part in parts} for cat, parts in found.items()}
     for cat in [node for node in variant.graph.nodes if node.name in names]:
         assert not backward & set(cat.users) and not names[cat.name] & {part.name for part in cat.args[0]}
 
@@ -196,4 +196,4 @@ def test_the_gradient_of_maxima_shares_a_kernel_with_what_reads_it():
     graph = make_fx(lambda x, g: aten.max_pool2d_with_indices_backward(g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, aten.max_pool2d_with_indices(x, [2, 2], [2, 2])[1]) + x,
                     tracing_mode="fake")(torch.randn(1, 1, 4, 4), torch.randn(1, 1, 2, 2))
     (node,) = graph.graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default)
-    assert step.kind_of(node) == "reduction"
+    assert step.planner_kind(node) == "reduction"

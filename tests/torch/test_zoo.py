@@ -53,7 +53,7 @@ def test_every_parameter_is_there_and_has_its_gradient(model, library):
     assert {name: found.get(name) for name in wanted} == wanted
     assert {name.removeprefix("model."): size for name, size in sizes["parameter_gradient"].items()} == {
         f"{name}.grad": size for name, size in wanted.items()}
-    assert liveness.peak_of(graph)[0] > 2 * sum(wanted.values())
+    assert liveness.peak_and_operator_of(graph)[0] > 2 * sum(wanted.values())
 
 
 def test_experts_multiply_each_row_by_two_of_their_matrices():
@@ -71,5 +71,5 @@ def test_networks_are_exported_as_those_that_were_kept(name):
     pytest.importorskip("torchvision")
     made = convert.convert_model(export.load_function(f"{EXPORTED / 'models.py'}:{name}"), form="eager").document
     kept = json.loads((EXPORTED / f"{name}.json").read_text(encoding="utf-8"))
-    assert liveness.peak_of(made)[0] == liveness.peak_of(kept)[0]
+    assert liveness.peak_and_operator_of(made)[0] == liveness.peak_and_operator_of(kept)[0]
     assert [op["kind"] for op in made["ops"]] == [op["kind"] for op in kept["ops"]]

@@ -12,11 +12,11 @@ _spec.loader.exec_module(managed)
 
 
 def test_the_cap_leaves_the_gpu_room():
-    assert managed.cap_bytes(1000) == 700
-    assert managed.cap_bytes(1000, 500) == 500
+    assert managed.pool_cap_bytes(1000) == 700
+    assert managed.pool_cap_bytes(1000, 500) == 500
     for asked in (0, -1, 701):
         with pytest.raises(ValueError, match="can hang it"):
-            managed.cap_bytes(1000, asked)
+            managed.pool_cap_bytes(1000, asked)
 
 
 def test_policies_have_names():

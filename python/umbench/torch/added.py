@@ -24,13 +24,13 @@ def replace_sums_by_addmm(graph):
                 break
 
 
-def is_addmm(node, product, other):
-    """Whether the library adds `other` to `product` for the sum `node`."""
-    if not isinstance(other, torch.fx.Node) or not isinstance(product, torch.fx.Node) or product is other or product.target is not aten.mm.default:
+def is_addmm(sum_node, product, addend):
+    """Whether the library adds `addend` to `product` for the sum `sum_node`."""
+    if not isinstance(addend, torch.fx.Node) or not isinstance(product, torch.fx.Node) or product is addend or product.target is not aten.mm.default:
         return False
-    alone = len(product.users) == 1 and not node.kwargs and value_of(other).dtype == value_of(product).dtype
-    fits = value_of(other).dim() <= 2 and value_of(node).shape == value_of(product).shape
-    return alone and fits and not all(map(is_generated_reader, node.users))
+    alone = len(product.users) == 1 and not sum_node.kwargs and value_of(addend).dtype == value_of(product).dtype
+    fits = value_of(addend).dim() <= 2 and value_of(sum_node).shape == value_of(product).shape
+    return alone and fits and not all(map(is_generated_reader, sum_node.users))
 
 
 def is_generated_reader(user):

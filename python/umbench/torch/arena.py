@@ -24,86 +24,86 @@ MAX_REMAPS = 20        # maximum number of successive steps before which memory 
 SPARE = 1             # pages that small allocations may take before memory is mapped again
 
 
-class Pieces:
-    """A model of the allocator's free memory. `pieces`: [(bytes, bytes by which the piece could grow)]. Addresses are those of the model, which
+class FreePieces:
+    """A model of the allocator's free memory. `sizes_and_growths`: [(bytes, bytes by which the piece could grow)]. Addresses are those of the model, which
     has gaps between the pieces."""
 
-    def __init__(self, pieces):
+    def __init__(self, sizes_and_growths):
         self.free, self.size_at, self.begin_of, self.growth = [], {}, {}, {}
         address = 0
-        for size, growth in pieces:
+        for size, growth in sizes_and_growths:
             if size:
                 self._add(address, size)
                 self.growth[address + size] = growth
                 address += size + PAGE
 
     def copy(self):
-        made = Pieces(())
+        made = FreePieces(())
         made.free, made.size_at, made.begin_of, made.growth = list(self.free), dict(self.size_at), dict(self.begin_of), self.growth
         return made
 
-    def piece_for(self, size):
+    def piece_for(self, byte_count):
         """(bytes, address) of the piece that the allocator takes, or None if none is large enough. The bytes by which a piece could grow
         count as its size."""
-        at = bisect.bisect_left(self.free, (size, 0))
+        at = bisect.bisect_left(self.free, (byte_count, 0))
         if at == len(self.free):
             return None
         while at + 1 < len(self.free) and self._size_with_growth(self.free[at + 1]) < self._size_with_growth(self.free[at]):
             at += 1
         return self.free[at]
 
-    def take(self, size):
-        """Takes `size` bytes; returns their address, or None if no piece is large enough."""
-        found = self.piece_for(size)
+    def take(self, byte_count):
+        """Takes memory; returns its address, or None if no piece is large enough."""
+        found = self.piece_for(byte_count)
         if found is None:
             return None
         length, address = found
         self._remove(length, address)
-        if length > size:
-            self._add(address + size, length - size)
+        if length > byte_count:
+            self._add(address + byte_count, length - byte_count)
         return address
 
-    def give_back(self, address, size):
-        """Gives `size` bytes at `address` back, and joins them with free neighbours."""
+    def give_back(self, address, byte_count):
+        """Gives memory at an address back, and joins it with free neighbours."""
         if address in self.begin_of:
             before = self.begin_of[address]
-            size += self.size_at[before]
+            byte_count += self.size_at[before]
             self._remove(self.size_at[before], before)
             address = before
-        if address + size in self.size_at:
-            behind = self.size_at[address + size]
-            self._remove(behind, address + size)
-            size += behind
-        self._add(address, size)
+        if address + byte_count in self.size_at:
+            behind = self.size_at[address + byte_count]
+            self._remove(behind, address + byte_count)
+            byte_count += behind
+        self._add(address, byte_count)
 
-    def _size_with_growth(self, piece):
-        size, address = piece
+    def _size_with_growth(self, size_and_address):
+        size, address = size_and_address
         return size + self.growth.get(address + size, 0)
 
-    def _add(self, address, size):
-        bisect.insort(self.free, (size, address))
-        self.size_at[address], self.begin_of[address + size] = size, address
+    def _add(self, address, byte_count):
+        bisect.insort(self.free, (byte_count, address))
+        self.size_at[address], self.begin_of[address + byte_count] = byte_count, address
 
-    def _remove(self, size, address):
-        del self.free[bisect.bisect_left(self.free, (size, address))]
-        del self.size_at[address], self.begin_of[address + size]
+    def _remove(self, byte_count, address):
+        del self.free[bisect.bisect_left(self.free, (byte_count, address))]
+        del self.size_at[address], self.begin_of[address + byte_count]
 
 
-def main_stream(events):
-    """The stream with the most allocations among the allocator's events; 0 if there are none."""
-    streams = [event["stream"] for event in events if event["action"] == "alloc"]
+def most_used_stream(allocator_events):
+    """The number of the stream with the most allocations among the allocator's events; 0 if there are none."""
+    streams = [event["stream"] for event in allocator_events if event["action"] == "alloc"]
     return max(set(streams), key=streams.count, default=0)
 
 
-def requests_of(events, stream):
+def allocation_requests_of(allocator_events, stream_number):
     """[(is allocation, key, bytes, point)] of a step's large allocations and frees on a stream, from the allocator's events.
     `point` is the number of earlier marks minus one. Allocations that outlive the step are freed at its end."""
     found, held, point = [], {}, -1
-    for number, event in enumerate(events):
+    for number, event in enumerate(allocator_events):
         size = -(-event["size"] // GRAIN) * GRAIN
         if event["action"] == "alloc" and event["size"] == MARK:
             point += 1
-        elif event["action"] == "alloc" and event["stream"] == stream and size > MAX_SMALL:
+        elif event["action"] == "alloc" and event["stream"] == stream_number and size > MAX_SMALL:
             held[event["addr"]] = (number, size)
             found.append((True, number, size, point))
         elif event["action"] == "free_completed" and event["addr"] in held:
@@ -112,18 +112,18 @@ def requests_of(events, stream):
 
 
 def end_recording(marks):
-    private.record_allocations(False)
-    placing.stop_following(marks)
+    private.set_recording_allocations(False)
+    placing.remove_follower(marks)
 
 
 class Arena:
-    """The memory of one device in which a step's tensors are placed. `budget`: bytes that may be reserved in total.
+    """The memory of one device in which a step's tensors are placed. `budget_bytes`: those that may be reserved in total.
 
-    Order of calls: record() before a step and finish_recording() after it, or close() if the step fails. map_memory() and begin() before the next
-    step, and check_fit() after it. remap_if_needed() and begin() before each later step. stop_placing() ends the placing of tensors."""
+    Order of calls: begin_recording() before a step and finish_recording() after it, or cancel_recording() if the step fails. map_memory() and
+    begin_step() before the next step, and note_whether_step_fitted() after it. remap_if_needed() and begin_step() before each later step. stop_placing() ends the placing of tensors."""
 
-    def __init__(self, device, budget):
-        self.device, self.budget = device, budget
+    def __init__(self, device, budget_bytes):
+        self.device, self.budget = device, budget_bytes
         self.requests, self.points, self.holds = [], [], None
         self.changes = {}  # changes of the held pieces, as find_holds() last found them
         self.pages, self.has_fitted = 0, False  # mapped pages, and whether a step has fitted into them
@@ -133,29 +133,29 @@ class Arena:
         self.recording, self.stream = None, 0  # the stream of the step, by the allocator's name
         self.small = 0  # largest number of bytes reserved by small allocations, stored here since a measurement of the peak resets PyTorch's count
         self.lacking = 0  # bytes that the best packing of the step needs in addition to the mapped memory
-        self.reserved = self.retries = 0  # the values of _counts() right after the memory was mapped
+        self.reserved = self.retries = 0  # the values of _reserved_bytes_and_retries() right after the memory was mapped
 
-    def record(self):
+    def begin_recording(self):
         """Begins to record a step, unless the user records the allocator's history."""
         if private.is_recording_allocations():
             gc.collect()  # an arena that no longer exists ends its recording when it is collected
         if not private.is_recording_allocations():
-            private.record_allocations(True)
-            self.marks = placing.Marks()
+            private.set_recording_allocations(True)
+            self.marks = placing.MarkingFollower()
             self.recording = weakref.finalize(self, end_recording, self.marks)
             self.recording.atexit = False
-            placing.follow(self.marks)
+            placing.set_follower(self.marks)
 
     def finish_recording(self):
         """Ends recording and keeps the step's requests. Returns False if the step was not recorded."""
         if not self.recording:
             return False
         try:
-            events = private.allocations_so_far(self.device)
+            events = private.recorded_allocator_events(self.device)
         finally:
-            self.close()
-        self.stream = main_stream(events)
-        self.requests, self.points = requests_of(events, self.stream), self.marks.points
+            self.cancel_recording()
+        self.stream = most_used_stream(events)
+        self.requests, self.points = allocation_requests_of(events, self.stream), self.marks.points
         if sum(event["action"] == "alloc" and event["size"] == MARK for event in events) != len(self.points):  # another allocation has the size of a mark
             self.requests, self.points = [(*request[:3], -1) for request in self.requests], []
         return True
@@ -178,13 +178,13 @@ class Arena:
                 most = max(most, held)
         return found, most
 
-    def close(self):
+    def cancel_recording(self):
         """Ends recording."""
         if self.recording:
             self.recording()
             self.recording = None
 
-    def room(self):
+    def mappable_bytes(self):
         """Bytes that may be mapped in addition to those in use, without the small allocations of a step."""
         told = private.allocator_statistics(self.device)
         small = told["reserved_bytes"]["small_pool"]
@@ -196,15 +196,15 @@ class Arena:
         """Maps one piece for the stream of the step: as many pages as a step has fitted into, at first all that the budget allows but SPARE.
         Returns whether the recorded step fits."""
         self.mappings, self.holds = self.mappings + 1, None
-        placing.follow(None)
+        placing.set_follower(None)
         is_current = torch.cuda.current_stream(self.device).cuda_stream == self.stream
-        with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_of(self.stream, self.device)):
+        with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_with_number(self.stream, self.device)):
             torch.cuda.empty_cache()
-            allowed = self.room() // PAGE
+            allowed = self.mappable_bytes() // PAGE
             self.pages = min(allowed, self.pages_needed or allowed - SPARE)
             if self.pages < 1 or not self._map_pages():
                 return False
-        self.reserved, self.retries = self._allocator_counts()
+        self.reserved, self.retries = self._reserved_bytes_and_retries()
         return self._find_holds()
 
     def _map_pages(self):
@@ -217,30 +217,30 @@ class Arena:
 
     def _find_holds(self):
         """Finds which pieces to hold so that the recorded step fits into the mapped memory, first those held before. Returns whether it fits."""
-        pieces = Pieces(private.free_pieces(self.device, self.stream))
+        pieces = FreePieces(private.free_pieces(self.device, self.stream))
         changes = self.changes
-        if steering.count_satisfied(self.requests, changes, pieces.copy()) < len(self.requests):
+        if steering.count_requests_with_room(self.requests, changes, pieces.copy()) < len(self.requests):
             room, begin = max(pieces.free, default=(0, 0))
             changes, self.lacking = steering.find_holds(self.requests, pieces, begin, room)
         if changes is None:
             return False
-        self.changes, self.holds = changes, placing.Holds(self.points, changes, self.stream)
+        self.changes, self.holds = changes, placing.HoldingFollower(self.points, changes, self.stream)
         return True
 
-    def begin(self):
+    def begin_step(self):
         """Begins a step. While another model's step is recorded, this one's tensors are not placed."""
-        if self.holds is not None and not placing.marks():
-            self.holds.begin()
-            placing.follow(self.holds)
+        if self.holds is not None and not placing.is_marking():
+            self.holds.begin_step()
+            placing.set_follower(self.holds)
 
-    def check_fit(self):
+    def note_whether_step_fitted(self):
         """Notes and returns whether the step since map_memory() found room for all its large tensors, within the budget."""
-        reserved, retries = self._allocator_counts()
-        self.has_fitted = retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
+        reserved, retries = self._reserved_bytes_and_retries()
+        self.has_fitted = retries == self.retries and reserved <= self.reserved and self.total_reserved_bytes() <= self.budget
         self.pages_needed = self.pages if self.has_fitted else 0
         return self.has_fitted
 
-    def reserved_in_all(self):
+    def total_reserved_bytes(self):
         return torch.cuda.memory_reserved(self.device)
 
     def remap_if_needed(self):
@@ -248,7 +248,7 @@ class Arena:
         memory meanwhile, later steps try again, at most MAX_REMAPS in a row."""
         if not self.has_fitted:
             return
-        if self.holds is not None and self._allocator_counts() == (self.reserved, self.retries):
+        if self.holds is not None and self._reserved_bytes_and_retries() == (self.reserved, self.retries):
             self.remaps = 0
         elif self.remaps < MAX_REMAPS:
             self.remaps += 1
@@ -259,13 +259,13 @@ class Arena:
     def stop_placing(self):
         """Ends the placing of tensors; later steps may then need more memory."""
         self.holds = None
-        placing.follow(None)
+        placing.set_follower(None)
 
-    def has_stopped_placing(self):
+    def has_run_out_of_remaps(self):
         """Whether a step has fitted into the memory before, but the last MAX_REMAPS have not."""
         return self.has_fitted and self.holds is None and self.remaps == MAX_REMAPS
 
-    def _allocator_counts(self):
+    def _reserved_bytes_and_retries(self):
         """(bytes reserved for large allocations, how often the allocator gave memory back to find some)."""
         told = private.allocator_statistics(self.device)
         self.small = max(self.small, told["reserved_bytes"]["small_pool"]["peak"])

@@ -26,7 +26,7 @@ for _name in NOT_DECOMPOSED:
 
 
 @contextlib.contextmanager
-def eager_kernels():
+def keep_undecomposed():
     """A context in which operators of NOT_DECOMPOSED are not decomposed."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     kept = {name: getattr(torch.ops.aten, name).default for name in NOT_DECOMPOSED}
@@ -49,26 +49,26 @@ class AsCuda(TorchFunctionMode):
             return attention(*args, **kwargs)
         if name == "cuda" and args and isinstance(args[0], torch.Tensor):
             return args[0]
-        args = tuple(_on_cpu(a) for a in args)
-        kwargs = {key: _on_cpu(a) for key, a in kwargs.items()}
+        args = tuple(_cpu_for_cuda_device(a) for a in args)
+        kwargs = {key: _cpu_for_cuda_device(a) for key, a in kwargs.items()}
         if name in IN_FLOAT32 and torch.is_autocast_enabled("cpu") and kwargs.get("dtype") is None:
             with torch.autocast("cpu", enabled=False):
-                return function(*[_in_float32(a) for a in args], **{key: _in_float32(a) for key, a in kwargs.items()})
+                return function(*[_float32_for_half(a) for a in args], **{key: _float32_for_half(a) for key, a in kwargs.items()})
         return function(*args, **kwargs)
 
 
-def _on_cpu(argument):
+def _cpu_for_cuda_device(argument):
     if isinstance(argument, torch.device) and argument.type == "cuda":
         return torch.device("cpu")
     return "cpu" if isinstance(argument, str) and argument.partition(":")[0] == "cuda" else argument
 
 
-def _in_float32(argument):
+def _float32_for_half(argument):
     return argument.float() if isinstance(argument, torch.Tensor) and argument.dtype in HALVES else argument
 
 
 @contextlib.contextmanager
-def autocast_as_cuda():
+def apply_cuda_autocast_on_cpu():
     """A context in which torch.autocast("cuda") applies to operators that are traced on the CPU."""
     usual = torch.autocast.__init__
 
@@ -85,7 +85,7 @@ def autocast_as_cuda():
 
 
 @contextlib.contextmanager
-def compiling():
+def report_compiling():
     """A context in which torch.compiler.is_compiling() is true, since the graph is that of torch.compile."""
     usual = torch.compiler.is_compiling
     torch.compiler.is_compiling = lambda: True
@@ -96,7 +96,7 @@ def compiling():
 
 
 @contextlib.contextmanager
-def products_padded_without_gpu():
+def pad_products_without_gpu():
     """A context in which Inductor pads operands of matrix products with unaligned rows. By itself it measures on a GPU whether padding pays
     (torch/_inductor/fx_passes/pad_mm.py). Here it pays if the product is bound by arithmetic, and the rows of the right operand are
     unaligned or those of the left operand have an odd length. An even length was not padded for DistilBERT on an H100."""
@@ -127,7 +127,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     if query.dim() != 4 or query.dtype not in (*HALVES, torch.float32):
         return _attention_of_pytorch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if attn_mask is not None and (attn_mask.requires_grad or attn_mask.dim() not in (2, 4) or attn_mask.stride(-1) != 1 < attn_mask.shape[-1]):
-        key, value = _repeat_keys(query, key, value, enable_gqa)
+        key, value = _repeat_keys_and_values(query, key, value, enable_gqa)
         return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
     bias = attn_mask
     if bias is not None:
@@ -136,23 +136,23 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     needs_gradients = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
     if query.dtype in HALVES and max(query.shape[-1], value.shape[-1]) <= MAX_HEAD and query.shape[-1] % 8 == value.shape[-1] % 8 == 0:
         return torch.ops.aten._scaled_dot_product_cudnn_attention(query, key, value, bias, needs_gradients, dropout_p, is_causal, False, scale=scale)[0]
-    key, value = _repeat_keys(query, key, value, enable_gqa)
+    key, value = _repeat_keys_and_values(query, key, value, enable_gqa)
     return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, bias, needs_gradients, dropout_p, is_causal, scale=scale)[0]
 
 
-def _repeat_keys(query, key, value, grouped):
+def _repeat_keys_and_values(query, key, value, is_grouped):
     """[keys, values], which are repeated if queries are grouped, so that each query head has its own."""
-    times = query.shape[1] // key.shape[1] if grouped else 1
+    times = query.shape[1] // key.shape[1] if is_grouped else 1
     return [t.repeat_interleave(times, 1) if times > 1 else t for t in (key, value)]
 
 
-def _attention_of_pytorch(query, key, value, mask, dropout, causal, scale, grouped):
+def _attention_of_pytorch(query, key, value, mask, dropout, is_causal, scale, is_grouped):
     """Attention as PyTorch itself traces it on the CPU."""
     with torch._C.DisableTorchFunction():
-        return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale=scale, enable_gqa=grouped)
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale=scale, enable_gqa=is_grouped)
 
 
-def decompositions():
+def gpu_decompositions():
     """Inductor's decompositions for a GPU, for tracing on the CPU. They separate a convolution from its bias, which generated kernels add, and
     whose gradient they sum (torch/_inductor/kernel/conv.py and decomposition.py)."""
     from torch._inductor.decomposition import select_decomp_table

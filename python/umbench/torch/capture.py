@@ -19,7 +19,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_leaves
 
 from . import as_cuda, checkpoints, private
-from .as_cuda import AsCuda, autocast_as_cuda, compiling, eager_kernels
+from .as_cuda import AsCuda, apply_cuda_autocast_on_cpu, report_compiling, keep_undecomposed
 from .values import is_tangent
 
 logging.getLogger("torch").setLevel(logging.CRITICAL)  # errors are reported in one line instead
@@ -73,12 +73,12 @@ class _Captured(Exception):
     """Carries the joint graph out of AOTAutograd."""
 
 
-class WithLoss(torch.nn.Module):
+class ModelWithLoss(torch.nn.Module):
     """The model followed by its loss, unless it returns a loss itself."""
 
-    def __init__(self, model, returns_loss, autocast):
+    def __init__(self, model, returns_loss, autocast_type):
         super().__init__()
-        self.model, self.returns_loss, self.autocast, self.losses_in_shares = model, returns_loss, autocast, None
+        self.model, self.returns_loss, self.autocast, self.losses_in_shares = model, returns_loss, autocast_type, None
 
     def forward(self, *inputs):
         with AsCuda(), autocast_context(self.autocast):
@@ -87,8 +87,8 @@ class WithLoss(torch.nn.Module):
                     results = self.model(*inputs)
                 if self.losses_in_shares:
                     self.losses_in_shares.keep_returned_logits_whole(tree_leaves(results))
-                return (first_result(results),)
-            return (torch.nn.functional.cross_entropy(first_result(self.model(*inputs[:-1])), inputs[-1]),)
+                return (loss_or_first_tensor(results),)
+            return (torch.nn.functional.cross_entropy(loss_or_first_tensor(self.model(*inputs[:-1])), inputs[-1]),)
 
 
 class UniqueParameters(torch.nn.Module):
@@ -114,65 +114,65 @@ class UniqueParameters(torch.nn.Module):
 class ForwardPass(torch.nn.Module):
     """The model's forward pass alone, as a module that returns its result's tensors as a tuple."""
 
-    def __init__(self, model, autocast):
+    def __init__(self, model, autocast_type):
         super().__init__()
-        self.model, self.autocast = model, autocast
+        self.model, self.autocast = model, autocast_type
 
     def forward(self, *inputs):
         with AsCuda(), autocast_context(self.autocast), torch.no_grad():
             return tuple(leaf for leaf in tree_leaves(self.model(*inputs)) if isinstance(leaf, torch.Tensor))
 
 
-def autocast_context(dtype):
-    return torch.autocast("cpu", dtype=dtype) if dtype is not None else contextlib.nullcontext()
+def autocast_context(dtype_or_none):
+    return torch.autocast("cpu", dtype=dtype_or_none) if dtype_or_none is not None else contextlib.nullcontext()
 
 
-def first_result(result):
+def loss_or_first_tensor(model_result):
     """The loss or logits of a model's result, else its first tensor."""
     for name in ("loss", "logits"):
-        found = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
+        found = model_result.get(name) if isinstance(model_result, dict) else getattr(model_result, name, None)
         if isinstance(found, torch.Tensor):
             return found
-    return next(leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+    return next(leaf for leaf in tree_leaves(model_result) if isinstance(leaf, torch.Tensor))
 
 
-def capture(factory, *, compiled, inference=False, autocast=None, batch_factor=1, losses_in_shares=None):
-    """The Joint of the model. factory() returns (model, inputs). With `compiled` it has the decompositions and passes of torch.compile, else
+def capture(make_model_and_inputs, *, compiled, inference=False, autocast=None, batch_factor=1, losses_in_shares=None):
+    """The Joint of the model. make_model_and_inputs() returns (model, inputs). With `compiled` it has the decompositions and passes of torch.compile, else
     eager PyTorch's operators. The example inputs are repeated `batch_factor` times along the batch. `losses_in_shares`: a
     chunks.LossesInShares for the loss that the model returns. Raises CannotExport."""
     mode = FakeMode(allow_non_fake_inputs=True)
     at = _RunningModule()
-    with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.mark_regions():
-        with errors_in_one_line("the function fails", at), AsCuda(), refuse_torch_load(), initial_values_skipped():
+    with mode, conversions_replace_parameters(), apply_cuda_autocast_on_cpu(), report_compiling(), checkpoints.mark_regions():
+        with errors_in_one_line("the function fails", at), AsCuda(), refuse_torch_load(), skip_initial_values():
             mode.keeps_sequences = True
-            result = factory()
+            result = make_model_and_inputs()
             mode.keeps_sequences = False
-        model, inputs = model_and_inputs(result)
+        model, inputs = checked_model_and_inputs(result)
         at.follow(model)
         with errors_in_one_line("the model fails on its example inputs", at):
-            model._apply(on_fake_cpu)
-            inputs = tuple(on_fake_cpu(each) for each in inputs)
+            model._apply(to_fake_cpu)
+            inputs = tuple(to_fake_cpu(each) for each in inputs)
             if batch_factor > 1:
                 inputs = tuple(torch.cat([each] * batch_factor) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
             labels = False
             if inference:
                 wrapped = ForwardPass(model.eval(), autocast)
             else:
-                wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
+                wrapped, inputs, labels = add_loss(model.train(), inputs, autocast)
                 wrapped.losses_in_shares = losses_in_shares
-            with contextlib.nullcontext() if compiled else eager_kernels():
-                joint = _joint(wrapped, inputs, labels, as_cuda.decompositions() if compiled else {})
+            with contextlib.nullcontext() if compiled else keep_undecomposed():
+                joint = _trace_joint(wrapped, inputs, labels, as_cuda.gpu_decompositions() if compiled else {})
             at.remove_hooks()
             if compiled:
-                refuse_breaks(model, inputs[:-1] if labels else inputs)
-                apply_passes(joint.graph, mode)
+                refuse_graph_breaks(model, inputs[:-1] if labels else inputs)
+                apply_joint_passes(joint.graph, mode)
             else:
-                checkpoints.recompute_regions(joint.graph.graph)
+                checkpoints.recompute_checkpointed_regions(joint.graph.graph)
                 joint.graph.graph.eliminate_dead_code()
             return joint
 
 
-def _joint(wrapped, inputs, has_labels, decompositions):
+def _trace_joint(wrapped_model, inputs, has_labels, decompositions):
     def capture_joint(graph, joint_inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **_):
         raise _Captured(graph, num_fwd_outputs, static_lifetime_input_indices)
 
@@ -180,7 +180,7 @@ def _joint(wrapped, inputs, has_labels, decompositions):
         outputs = next(n for n in graph.graph.nodes if n.op == "output").args[0]
         raise _Captured(graph, len(outputs), None)
 
-    unique = UniqueParameters(wrapped)
+    unique = UniqueParameters(wrapped_model)
     try:
         aot_module_simplified(unique, list(inputs), fw_compiler=capture_forward, bw_compiler=capture_forward, partition_fn=capture_joint,
                               decompositions=decompositions, inference_compiler=capture_forward)
@@ -200,14 +200,14 @@ class _DynamoStopped(CannotExport):
     """Stops Dynamo, since the model breaks its graph."""
 
 
-def refuse_breaks(model, inputs):
+def refuse_graph_breaks(model, inputs):
     """Throws if the model breaks Dynamo's graph: torch.compile would run several graphs, and keep the tensors between them in memory."""
-    def end(*_):
+    def stop_dynamo(*_):
         raise _DynamoStopped
 
     try:
-        with private.errors_of_breaks(CannotExport):
-            torch.compile(model, fullgraph=True, backend=end)(*inputs)
+        with private.graph_breaks_raise(CannotExport):
+            torch.compile(model, fullgraph=True, backend=stop_dynamo)(*inputs)
     except _DynamoStopped:
         return
     except CannotExport as error:
@@ -216,20 +216,20 @@ def refuse_breaks(model, inputs):
         return
 
 
-def apply_passes(graph, fake_mode):
+def apply_joint_passes(graph, fake_mode):
     """Applies torch.compile's passes to the joint graph. They are private; if a release lacks them, the graph stays unchanged."""
     try:
         from torch._inductor.compile_fx import _recursive_joint_graph_passes as joint_graph_passes
     except ImportError:
         return
-    with V.set_fake_mode(fake_mode), as_cuda.products_padded_without_gpu():
+    with V.set_fake_mode(fake_mode), as_cuda.pad_products_without_gpu():
         joint_graph_passes(graph, input_device=torch.device("cpu"))
 
 
 # --- fake tensors ---
 
 @contextlib.contextmanager
-def converts_fake_parameters():
+def conversions_replace_parameters():
     """A context in which Module.to(), .half() and others replace parameters, since fake ones cannot be swapped. Parameters that two modules
     share stay shared."""
     usual, made = torch.nn.Module._apply, {}
@@ -273,7 +273,7 @@ def refuse_torch_load():
 
 
 @contextlib.contextmanager
-def initial_values_skipped():
+def skip_initial_values():
     """A context in which torch.nn.init.trunc_normal_ does nothing, since that of 2.15 reads the values."""
     usual = torch.nn.init._no_grad_trunc_normal_
     torch.nn.init._no_grad_trunc_normal_ = lambda tensor, *_, **__: tensor
@@ -283,11 +283,11 @@ def initial_values_skipped():
         torch.nn.init._no_grad_trunc_normal_ = usual
 
 
-def on_fake_cpu(tensor):
-    """A fake tensor on the CPU in place of a tensor on another device or of a real tensor; all else is returned as it is."""
-    if not isinstance(tensor, torch.Tensor) or tensor.device.type == "cpu" and isinstance(tensor, torch._subclasses.FakeTensor):
-        return tensor
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+def to_fake_cpu(value):
+    """A fake tensor on the CPU in place of a tensor on another device or of a real tensor. Any other value is returned as it is."""
+    if not isinstance(value, torch.Tensor) or value.device.type == "cpu" and isinstance(value, torch._subclasses.FakeTensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
 
 
 # --- the model ---
@@ -348,18 +348,18 @@ def first_line(error):
     return (str(error).strip().splitlines() or [""])[0]
 
 
-def model_and_inputs(result):
+def checked_model_and_inputs(function_result):
     """(module, tuple of inputs) of the user's function. Raises CannotExport for any other result."""
-    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], torch.nn.Module):
+    if not isinstance(function_result, tuple) or len(function_result) != 2 or not isinstance(function_result[0], torch.nn.Module):
         raise CannotExport("the function returns something else than (model, inputs): a torch.nn.Module and a tuple of tensors")
-    inputs = tuple(result[1]) if isinstance(result[1], (tuple, list)) else (result[1],)
+    inputs = tuple(function_result[1]) if isinstance(function_result[1], (tuple, list)) else (function_result[1],)
     for i, each in enumerate(inputs):
         if not isinstance(each, (torch.Tensor, int, float, bool)):
             raise CannotExport(f"example input {i + 1} is a {type(each).__name__}, not a tensor; give a tuple of tensors in the order of "
                                "forward's arguments, by a module around the model if need be")
         if isinstance(each, torch.Tensor) and each.numel() == 0:
             raise CannotExport(f"example input {i + 1} is empty ({list(each.shape)}); give a batch of at least 1")
-    return unwrapped_module(result[0]), inputs
+    return unwrapped_module(function_result[0]), inputs
 
 
 def unwrapped_module(model):
@@ -369,19 +369,19 @@ def unwrapped_module(model):
     return unwrapped_module(model._orig_mod) if isinstance(model, torch._dynamo.eval_frame.OptimizedModule) else model
 
 
-def with_loss(model, inputs, autocast):
+def add_loss(model, inputs, autocast_type):
     """(WithLoss, inputs, whether made-up labels were added as the last input)."""
     if not any(p.requires_grad for p in model.parameters()):
         raise CannotExport("no parameter requires a gradient; give --inference for the forward pass alone")
-    with torch.no_grad(), AsCuda(), autocast_context(autocast):
-        result = first_result(model(*inputs))
+    with torch.no_grad(), AsCuda(), autocast_context(autocast_type):
+        result = loss_or_first_tensor(model(*inputs))
     if not result.is_floating_point():
         raise CannotExport(f"the model's result is of type {str(result.dtype).removeprefix('torch.')}: neither a loss nor logits; return the loss")
     if result.dim() == 0:
-        wrapped, labels = WithLoss(model, True, autocast), False
+        wrapped, labels = ModelWithLoss(model, True, autocast_type), False
     elif result.dim() < 2:
         raise CannotExport(f"the model's result is of shape {list(result.shape)}: neither a loss nor logits with a batch; return the loss")
     else:
         target = torch.zeros([result.shape[0], *result.shape[2:]], dtype=torch.long)
-        wrapped, inputs, labels = WithLoss(model, False, autocast), (*inputs, target), True
+        wrapped, inputs, labels = ModelWithLoss(model, False, autocast_type), (*inputs, target), True
     return wrapped, inputs, labels

@@ -35,7 +35,7 @@ def mark_regions():
 
     class Reentrant:
         @staticmethod
-        def apply(function, _, *inputs):
+        def apply(function, _preserve_rng_state, *inputs):
             with region():
                 return function(*inputs)
 
@@ -48,20 +48,20 @@ def mark_regions():
         vars(module).update(usual)
 
 
-def recompute_regions(graph):
+def recompute_checkpointed_regions(graph):
     """Inserts copies of the marked operators before the first backward operators that read them, as eager PyTorch runs a region again.
     torch.compile's split does that itself."""
     marks = {node: node.meta["ac_graph_id"] for node in graph.nodes if node.meta.get("recompute") == PREFERRED}
     region_of = {node.meta["seq_nr"]: region for node, region in marks.items() if "seq_nr" in node.meta}
     copies = {}
 
-    def copy_of(node, region):
-        if marks.get(node) != region:
+    def copy_of(node, region_number):
+        if marks.get(node) != region_number:
             return node
         if node not in copies:
             for source in node.all_input_nodes:
-                copy_of(source, region)
-            copies[node] = graph.node_copy(node, lambda source: copies.get(source, source) if marks.get(source) == region else source)
+                copy_of(source, region_number)
+            copies[node] = graph.node_copy(node, lambda source: copies.get(source, source) if marks.get(source) == region_number else source)
         return copies[node]
 
     for node in list(graph.nodes):

@@ -75,15 +75,15 @@ def _(total, left, right, *_, **__):
     return 2 * left[0] * left[1] * right[1]
 
 
-def is_addition_to_sum(node):
+def is_product_added_to_sum(node):
     """Whether a node adds a product to its first input, a sum of earlier products."""
     return node.target is torch.ops.umbench.add_product.default and node.args[0] is not None
 
 
-def sum_in_place(module):
+def overwrite_sums(module):
     """Makes products of a forward or backward graph overwrite the sum to which they are added, if nothing reads it later."""
     order = {node: i for i, node in enumerate(module.graph.nodes)}
-    for node in filter(is_addition_to_sum, list(module.graph.nodes)):
+    for node in filter(is_product_added_to_sum, list(module.graph.nodes)):
         total, left, right = node.args
         if total.op != "call_function" or any(order[user] > order[node] for user in total.users):
             continue
@@ -150,27 +150,27 @@ def linear_loss_in_shares(hidden, weight, bias, labels, ignored_label, share_cou
     return LinearLossInShares.apply(hidden, weight, bias, labels, ignored_label, share_count, weight_is_trained)
 
 
-def losses_of(graph):
-    """[(linear node, cross_entropy node)] that can be computed in shares, of a graph of Dynamo or of LossesInShares."""
-    return [(linear, node) for node in graph.nodes if node.op == "call_function" and node.target is F.cross_entropy for linear in linear_before(node)]
+def find_linear_losses(dynamo_graph):
+    """[(linear node, cross_entropy node)] that can be computed in shares. `dynamo_graph`: of Dynamo or of LossesInShares."""
+    return [(linear, node) for node in dynamo_graph.nodes if node.op == "call_function" and node.target is F.cross_entropy for linear in linear_layers_before(node)]
 
 
-def linear_before(loss):
+def linear_layers_before(loss_node):
     """[the linear layer before a cross-entropy]; empty if the two cannot be computed in shares."""
-    source = arguments_of_loss(loss)["input"] if is_mean(loss) else None
+    source = arguments_of_loss(loss_node)["input"] if is_plain_mean(loss_node) else None
     while isinstance(source, torch.fx.Node) and source.op == "call_method" and source.target in FLATTENS and len(source.users) == 1:
         source = source.args[0]
     is_linear = isinstance(source, torch.fx.Node) and source.op == "call_function" and source.target in LINEAR and len(source.users) == 1
     return [source] if is_linear else []
 
 
-def shares_to_try(graph, budget):
+def share_counts_to_try(graph, budget_bytes):
     """[numbers of shares] to try in order. The first for which there is a plan is used."""
-    losses = losses_of(graph)
+    losses = find_linear_losses(graph)
     most = max([bytes_with_gradients(traced_value(linear)) for linear, _ in losses], default=0)
-    if most <= 0.01 * budget:
+    if most <= 0.01 * budget_bytes:
         return [1]
-    allowed = budget * (SHARE_OF_BUDGET if any(is_trained(linear) for linear, _ in losses) else SHARE_IF_FROZEN)
+    allowed = budget_bytes * (SHARE_OF_BUDGET if any(is_trained(linear) for linear, _ in losses) else SHARE_IF_FROZEN)
     return [share_count for share_count in SHARES if most / share_count <= allowed or share_count == SHARES[-1]]
 
 
@@ -180,44 +180,44 @@ def bytes_with_gradients(logits):
     return logits.numel() * 2 * (2 if half else 4)
 
 
-def is_trained(linear):
+def is_trained(linear_node):
     """Whether the weight of a linear layer requires a gradient."""
-    return traced_value(linear.args[1]).requires_grad
+    return traced_value(linear_node.args[1]).requires_grad
 
 
-def arguments_of_loss(loss):
+def arguments_of_loss(loss_node):
     """The arguments of a cross-entropy by name."""
-    return dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), loss.args)) | loss.kwargs
+    return dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), loss_node.args)) | loss_node.kwargs
 
 
-def traced_value(argument):
+def traced_value(node_or_value):
     """The traced value of a node; any other argument itself."""
-    return argument.meta.get("example_value") if isinstance(argument, torch.fx.Node) else argument
+    return node_or_value.meta.get("example_value") if isinstance(node_or_value, torch.fx.Node) else node_or_value
 
 
-def is_mean(loss):
+def is_plain_mean(loss_node):
     """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else."""
-    options = arguments_of_loss(loss)
+    options = arguments_of_loss(loss_node)
     logits, label = traced_value(options.get("input")), traced_value(options.get("target"))
     return (isinstance(logits, torch.Tensor) and isinstance(label, torch.Tensor) and not label.is_floating_point()
             and options.get("weight") is None and options.get("reduction", "mean") == "mean" and not options.get("label_smoothing")
             and options.get("reduce") is None and options.get("size_average") is None and (logits.dim(), label.dim()) == (2, 1))
 
 
-def share_arguments(linear, loss, share_count):
+def share_arguments(linear_node, loss_node, share_count):
     """The arguments of the linear_loss_in_shares() that replaces a linear layer and its loss."""
-    hidden, weight, bias = [*linear.args, None][:3]
-    options = arguments_of_loss(loss)
-    return hidden, weight, bias, options["target"], options.get("ignore_index", -100), share_count, is_trained(linear)
+    hidden, weight, bias = [*linear_node.args, None][:3]
+    options = arguments_of_loss(loss_node)
+    return hidden, weight, bias, options["target"], options.get("ignore_index", -100), share_count, is_trained(linear_node)
 
 
-def cut_losses(module, share_count):
+def cut_losses_into_shares(dynamo_module, share_count):
     """A copy of Dynamo's graph that computes each loss in `share_count` parts."""
     graph = torch.fx.Graph()
     copied = {}
-    graph.output(graph.graph_copy(module.graph, copied))
+    graph.output(graph.graph_copy(dynamo_module.graph, copied))
     if share_count > 1:
-        for linear, loss in losses_of(module.graph):
+        for linear, loss in find_linear_losses(dynamo_module.graph):
             node, dead = copied[loss], arguments_of_loss(loss)["input"]
             with graph.inserting_before(node):
                 new = graph.call_function(linear_loss_in_shares, torch.fx.node.map_arg(share_arguments(linear, loss, share_count), copied.get))
@@ -228,7 +228,7 @@ def cut_losses(module, share_count):
                 graph.erase_node(copied[dead])
                 dead = dead.args[0]
             graph.erase_node(copied[linear])
-    return torch.fx.GraphModule(module, graph)
+    return torch.fx.GraphModule(dynamo_module, graph)
 
 
 class LossesInShares(TorchFunctionMode):
@@ -242,22 +242,22 @@ class LossesInShares(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs, name, node = kwargs or {}, getattr(function, "__name__", ""), None
-        given, named = self._nodes_of((args, kwargs))
+        given, named = self._replace_results_by_nodes((args, kwargs))
         if function in LINEAR or function is F.cross_entropy:
             node = self.graph.call_function(function, given, named)
         elif name in FLATTENS and given and isinstance(given[0], torch.fx.Node):
             node = self.graph.call_method(name, given, named)
         if function is F.cross_entropy and self.share_count > 1:
-            for linear in linear_before(node):
+            for linear in linear_layers_before(node):
                 return linear_loss_in_shares(*torch.fx.node.map_arg(share_arguments(linear, node, self.share_count), traced_value))
         result = function(*args, **kwargs)
         if node is not None:
             node.meta["example_value"], self.nodes[id(result)] = result, node
         return result
 
-    def _nodes_of(self, values):
+    def _replace_results_by_nodes(self, values):
         return torch.fx.node.map_aggregate(values, lambda each: self.nodes.get(id(each), each))
 
     def keep_returned_logits_whole(self, results):
         """Keeps the logits among the model's `results` whole: the caller reads them, so they are not computed in shares."""
-        self.graph.output(self._nodes_of(results))
+        self.graph.output(self._replace_results_by_nodes(results))

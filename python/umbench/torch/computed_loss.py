@@ -4,21 +4,21 @@ For logits of shape (batch, length, classes), such as GPT-2's, the four operator
 that are not ignored, and the loss is the sum over the rows divided by that count.
 """
 
-from .operators import PLAIN_VIEWS, name_of
+from .operators import PLAIN_VIEWS, operator_name
 from .walk import View
 
 
 def map_log_softmax(walk, node):
     logits = walk.plain_tensor(node.args[0])
-    users = _readers(node)
+    users = _operators_reading(node)
     ends = {"nll_loss_forward", "nll_loss_backward", "_log_softmax_backward_data"}
-    if logits is None or node.args[1] != 1 or logits.shape[2:] != [1, 1] or {name_of(u) for u in users} - ends:
+    if logits is None or node.args[1] != 1 or logits.shape[2:] != [1, 1] or {operator_name(u) for u in users} - ends:
         return False
-    heads = [u for u in users if name_of(u) == "nll_loss_forward"]
+    heads = [u for u in users if operator_name(u) == "nll_loss_forward"]
     if len(heads) != 1 or not _is_plain_nll(heads[0].args) or logits.shape != [*node.meta["val"].shape, 1, 1]:
         return False
     for user in users:
-        if name_of(user) == "nll_loss_backward" and user.args[0].op != "placeholder":
+        if operator_name(user) == "nll_loss_backward" and user.args[0].op != "placeholder":
             return False
     probabilities = walk.add_result(node, "probabilities")
     walk.losses[probabilities] = logits
@@ -29,7 +29,7 @@ def map_log_softmax(walk, node):
 def map_nll_loss_forward(walk, node):
     probabilities, labels = walk.plain_tensor(node.args[0]), walk.plain_tensor(node.args[1])
     if probabilities not in walk.losses or labels is None:
-        return _forward_in_rows(walk, node)
+        return _add_loss_by_rows(walk, node)
     loss = walk.add_result(node, "loss", 0)
     walk.views[node] = [View(loss), None]
     walk.add_op(node, "loss", "softmax_cross_entropy", {}, [walk.losses[probabilities], labels], [loss, probabilities])
@@ -39,7 +39,7 @@ def map_nll_loss_forward(walk, node):
 def map_nll_loss_backward(walk, node):
     probabilities = walk.plain_tensor(node.args[1])
     if probabilities not in walk.losses:
-        return _backward_in_rows(walk, node)
+        return _add_loss_gradient_by_rows(walk, node)
     walk.views[node] = None
     return True
 
@@ -55,7 +55,7 @@ def map_log_softmax_backward_data(walk, node):
     return True
 
 
-def _forward_in_rows(walk, node):
+def _add_loss_by_rows(walk, node):
     if not _can_be_cut_into_rows(walk, node.args[0], node.args[1]) or not _is_plain_nll(node.args):
         return False
     scores, labels = (walk.views[each].tensor for each in node.args[:2])
@@ -69,7 +69,7 @@ def _forward_in_rows(walk, node):
     return True
 
 
-def _backward_in_rows(walk, node):
+def _add_loss_gradient_by_rows(walk, node):
     start, total = walk.views.get(node.args[0]), walk.views.get(node.args[6])
     if not _can_be_cut_into_rows(walk, node.args[1], node.args[2]) or not isinstance(start, View) or not isinstance(total, View):
         return False
@@ -85,20 +85,20 @@ def _backward_in_rows(walk, node):
 
 def _can_be_cut_into_rows(walk, *nodes):
     views = [walk.views.get(node) for node in nodes]
-    return (bool(walk.twice) and walk.samples > 1 and all(isinstance(v, View) and v.tensor.batch for v in views)
-            and all(walk.batch_relation(node) == "batch" for node in nodes))
+    return (bool(walk.twice) and walk.samples > 1 and all(isinstance(v, View) and v.tensor.has_batch for v in views)
+            and all(walk.relation_to_batch(node) == "batch" for node in nodes))
 
 
-def _readers(node):
+def _operators_reading(node):
     """The operators that read a value, directly or through views."""
     found = []
     for user in node.users:
-        found += _readers(user) if name_of(user) in PLAIN_VIEWS else [user]
+        found += _operators_reading(user) if operator_name(user) in PLAIN_VIEWS else [user]
     return found
 
 
-def _is_plain_nll(arguments):
-    return arguments[2] is None and arguments[3] == 1 and arguments[4] == -100
+def _is_plain_nll(nll_arguments):
+    return nll_arguments[2] is None and nll_arguments[3] == 1 and nll_arguments[4] == -100
 
 
 KNOWN = {name.removeprefix("map_"): function for name, function in list(globals().items()) if name.startswith("map_")}

@@ -21,10 +21,10 @@ from . import capture, layouts
 from .added import replace_sums_by_addmm
 from .kernels import kernels_of
 from .liveness import tensor_bytes
-from .operators import is_repeatable, launches_of_library, name_of, work_of_kernel
+from .operators import is_repeatable, library_launch_count, operator_name, operations_of_kernel
 from .order import in_running_order
-from .private import split
-from .values import base_of, is_tangent, module_of, mutations_of, outputs_of, padded_row, stored_bytes, stored_elements, unique_name, value_of
+from .private import split_as_pytorch
+from .values import base_of, is_tangent, module_path_of, changed_input_by_output, output_nodes_of, padded_row_length, stored_bytes, stored_numel, add_unique_name, value_of
 
 COPIES = 3  # number of operands and results of a convolution that are copied, each by a kernel
 
@@ -43,12 +43,12 @@ class Converted:
     uncut: str = ""    # reason why no operator may be cut along the batch; "" if some may
 
 
-def convert_model(factory, *, form="compile", inference=False, autocast=None, name="model", precision=None):
+def convert_model(make_model_and_inputs, *, form="compile", inference=False, autocast=None, name="model", precision=None):
     """The Converted of a function that returns (model, inputs). Raises capture.CannotExport."""
     if form == "eager":
         from . import eager
-        return eager.convert_model(factory, inference=inference, autocast=autocast, name=name, precision=precision)
-    joint = capture.capture(factory, compiled=True, inference=inference, autocast=autocast)
+        return eager.convert_model(make_model_and_inputs, inference=inference, autocast=autocast, name=name, precision=precision)
+    joint = capture.capture(make_model_and_inputs, compiled=True, inference=inference, autocast=autocast)
     return convert(joint.graph, num_fwd_outputs=joint.num_fwd_outputs, static_inputs=joint.static_inputs, names=joint.names, name=name,
                    precision=precision)
 
@@ -59,59 +59,59 @@ def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_input
     `static_inputs`: numbers of the primals that are parameters or buffers, whose memory stays from step to step.
     `names`: {input of the joint graph: name of its tensor} of inputs that the graph itself does not name.
     Returns a Converted."""
-    forward, backward = split(joint, joint_inputs, num_fwd_outputs, static_inputs)
+    forward, backward = split_as_pytorch(joint, joint_inputs, num_fwd_outputs, static_inputs)
     return convert_split(forward.graph, backward.graph if backward is not None else None, num_fwd_outputs=num_fwd_outputs,
-                         primals=_primals(joint.graph, static_inputs, names or {}), name=name, precision=precision)
+                         names_and_roles=_names_and_roles_of_primals(joint.graph, static_inputs, names or {}), name=name, precision=precision)
 
 
-def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", precision=None):
-    """Converts a forward and a backward graph; for the rest see convert(). `primals`: {input of the forward graph: (name of its tensor,
+def convert_split(forward_graph, backward_graph, *, num_fwd_outputs, names_and_roles, name="model", precision=None):
+    """Converts a forward and a backward graph; for the rest see convert(). `names_and_roles`: {input of the forward graph: (name of its tensor,
     role)}."""
-    for graph in filter(None, (forward, backward)):
+    for graph in filter(None, (forward_graph, backward_graph)):
         replace_sums_by_addmm(graph)
-    writer = _Writer(primals, layouts.has_channels_last(forward))
-    returned = outputs_of(forward)[:num_fwd_outputs]
-    writer.add_graph(forward, "activation", returned)
-    writer.mark_outputs(returned, set(mutations_of(forward, num_fwd_outputs)))
-    if backward is not None:
-        writer.bind_saved_values(forward, backward)
-        writer.add_graph(backward, "activation_gradient", outputs_of(backward))
-        writer.name_gradients(outputs_of(backward), list(primals.values()))
-    writer.drop_unused()
+    writer = _DocumentWriter(names_and_roles, layouts.uses_channels_last(forward_graph))
+    returned = output_nodes_of(forward_graph)[:num_fwd_outputs]
+    writer.add_graph(forward_graph, "activation", returned)
+    writer.mark_outputs(returned, set(changed_input_by_output(forward_graph, num_fwd_outputs)))
+    if backward_graph is not None:
+        writer.bind_saved_values(forward_graph, backward_graph)
+        writer.add_graph(backward_graph, "activation_gradient", output_nodes_of(backward_graph))
+        writer.name_gradients(output_nodes_of(backward_graph), list(names_and_roles.values()))
+    writer.drop_unused_tensors()
     types = {t["type"] for t in writer.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
                 "tensors": list(writer.tensors.values()), "ops": writer.ops}
     return Converted(document, writer.generated, writer.alone, writer.channels_last, writer.launches, writer.copied, writer.left_out)
 
 
-def as_text(document):
+def document_text(document):
     """The document as text with a line for each tensor and operator, as `umbench plan --graph` writes it."""
-    def lines(entries):
+    def json_lines(entries):
         return "[\n" + ",\n".join("  " + json.dumps(entry) for entry in entries) + "\n ]"
 
     head = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items() if not isinstance(value, list))
-    return f'{{\n{head},\n "tensors": {lines(document["tensors"])},\n "ops": {lines(document["ops"])}\n}}\n'
+    return f'{{\n{head},\n "tensors": {json_lines(document["tensors"])},\n "ops": {json_lines(document["ops"])}\n}}\n'
 
 
-def _primals(joint, static_inputs, names):
-    """The `primals` of convert_split()."""
-    static = set(static_inputs or ())
+def _names_and_roles_of_primals(joint_graph, static_input_numbers, known_names):
+    """The `names_and_roles` of convert_split()."""
+    static = set(static_input_numbers or ())
     found = {}
-    placeholders = [n for n in joint.nodes if n.op == "placeholder" and not is_tangent(n)]
+    placeholders = [n for n in joint_graph.nodes if n.op == "placeholder" and not is_tangent(n)]
     for i, node in enumerate(placeholders):
         desc = node.meta.get("desc")
         path = getattr(desc, "target", None)
         is_parameter = type(desc).__name__ in ("ParamAOTInput", "BufferAOTInput") or i in static
         role = "parameter" if is_parameter else "input"
-        found[node.name] = (names.get(node.name) or path or node.name, role)
+        found[node.name] = (known_names.get(node.name) or path or node.name, role)
     return found
 
 
-class _Writer:
+class _DocumentWriter:
     """Collects tensors and operators in order. `memory` is {base of this graph: name of its tensor}."""
 
-    def __init__(self, primals, channels_last):
-        self.primals, self.channels_last = primals, channels_last
+    def __init__(self, names_and_roles, uses_channels_last):
+        self.primals, self.channels_last = names_and_roles, uses_channels_last
         self.tensors, self.ops, self.names, self.op_names = {}, [], set(), set()
         self.memory = {}
         self.left_out, self.generated, self.alone, self.launches, self.copied = 0, {}, {}, {}, {}
@@ -119,10 +119,10 @@ class _Writer:
 
     # --- graphs ---
 
-    def add_graph(self, graph, use, returned):
-        """Adds a graph. `returned` are the results, whose rows are not padded."""
-        self.returned = {base_of(n) for n in returned if isinstance(n, torch.fx.Node)}
-        last_reader, images_in_traced_order = {}, layouts.images_in_traced_order(graph) if self.channels_last and use == "activation" else set()
+    def add_graph(self, graph, tensor_use, returned_nodes):
+        """Adds a graph. The rows of `returned_nodes` are not padded."""
+        self.returned = {base_of(n) for n in returned_nodes if isinstance(n, torch.fx.Node)}
+        last_reader, images_in_traced_order = {}, layouts.images_in_traced_order(graph) if self.channels_last and tensor_use == "activation" else set()
         kernels = in_running_order(kernels_of(graph), self.bases_that_outlive(graph))
         for number, kernel in enumerate(kernels):
             last_reader |= {read: number for read in kernel.reads}
@@ -130,16 +130,16 @@ class _Writer:
             if node.op == "placeholder" and node not in self.memory and isinstance(value_of(node), torch.Tensor):
                 name, role = self.primals.get(node.name, (node.name, "input"))
                 self.add_tensor(node, name, role)
-        if self.channels_last and use == "activation":
-            for node in layouts.images_to_reorder(graph):
-                self.add_copy(node)
+        if self.channels_last and tensor_use == "activation":
+            for node in layouts.placeholders_to_reorder(graph):
+                self.add_channels_last_copy(node)
         for number, kernel in enumerate(kernels):
-            self.add_kernel(kernel, use, {read for read in kernel.reads if last_reader[read] == number}, images_in_traced_order)
+            self.add_kernel(kernel, tensor_use, {read for read in kernel.reads if last_reader[read] == number}, images_in_traced_order)
 
     def bases_that_outlive(self, graph):
         """Bases whose memory outlives the graph: results, parameters and inputs."""
         primals = {n for n in graph.nodes if n.op == "placeholder" and n.name in self.primals}
-        return primals | {base_of(n) for n in outputs_of(graph) if isinstance(n, torch.fx.Node)}
+        return primals | {base_of(n) for n in output_nodes_of(graph) if isinstance(n, torch.fx.Node)}
 
     def bind_saved_values(self, forward, backward):
         """Maps the backward graph's placeholders to the forward graph's values of the same name, or views of them."""
@@ -148,38 +148,38 @@ class _Writer:
 
     # --- tensors ---
 
-    def add_tensor(self, node, wanted_name, use, padded=False):
+    def add_tensor(self, node, wanted_name, tensor_use, is_padded=False):
         """Adds the tensor of a base and returns its name, `wanted_name` or similar; None if it has no elements."""
         value = value_of(node)
         if not isinstance(value, torch.Tensor) or value.numel() == 0:
             return None
-        name = unique_name(self.names, wanted_name)
-        self.tensors[name] = {"name": name, **layout_of(value, padded), "use": use}
+        name = add_unique_name(self.names, wanted_name)
+        self.tensors[name] = {"name": name, **shape_and_type_of(value, is_padded), "use": tensor_use}
         self.memory[node] = name
         return name
 
     def label_of(self, node):
-        module = module_of(node)
+        module = module_path_of(node)
         return f"{module}:{node.name}" if module else node.name
 
     # --- operators ---
 
-    def add_kernel(self, kernel, use, last_read, images_in_traced_order):
-        """Adds a kernel's operator and results. `last_read`: the bases of which it is the last reader."""
+    def add_kernel(self, kernel, tensor_use, bases_read_last, images_in_traced_order):
+        """Adds a kernel's operator and results."""
         read = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
         gradient = self.bytes_of_copied_gradient(kernel)
-        padded = kernel.joined or name_of(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
-        made = [self.add_tensor(node, self.label_of(node), use, padded and node not in self.returned) for node in kernel.writes]
+        padded = kernel.joined or operator_name(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
+        made = [self.add_tensor(node, self.label_of(node), tensor_use, padded and node not in self.returned) for node in kernel.writes]
         made = [name for name in made if name is not None]
         if not made:
             return
-        self.note_traced_order(kernel, images_in_traced_order)
+        self.record_traced_order(kernel, images_in_traced_order)
         values = [value_of(b) for b in kernel.reads + kernel.writes if isinstance(value_of(b), torch.Tensor)]
-        flops, products = work_of_kernel(kernel)
-        op = {"name": unique_name(self.op_names, self.label_of(kernel.nodes[-1])), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
+        flops, products = operations_of_kernel(kernel)
+        op = {"name": add_unique_name(self.op_names, self.label_of(kernel.nodes[-1])), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
               "bytes": sum(stored_bytes(v) for v in values)}
         op |= {"products": True} if products else {}
-        copies = [] if kernel.joined or self.channels_last else layouts.copies_of(kernel.nodes[-1])
+        copies = [] if kernel.joined or self.channels_last else layouts.copied_bytes_per_kernel(kernel.nodes[-1])
         if copies:
             op |= {"bytes": op["bytes"] + 2 * sum(copies), "workspace_bytes": max(copies)}
         if gradient:
@@ -187,10 +187,10 @@ class _Writer:
             self.copied[op["name"]] = gradient
         op |= {"in": read, "out": made}
         op |= {"repeatable": False} if not all(map(is_repeatable, kernel.nodes)) else {}
-        alias = self.alias_of(kernel, read, made, last_read)
+        alias = self.overwrite_of(kernel, read, made, bases_read_last)
         op |= {"alias": alias} if alias else {}
         self.ops.append(op)
-        launches = kernel_count(kernel) + COPIES * len(copies) + self.has_copied_filter_gradient(kernel) + (gradient > 0)
+        launches = gpu_kernel_count(kernel) + COPIES * len(copies) + self.has_copied_filter_gradient(kernel) + (gradient > 0)
         if launches > 1:
             self.launches[op["name"]] = launches
         if kernel.joined:
@@ -198,106 +198,106 @@ class _Writer:
         else:
             self.alone[op["name"]] = kernel.nodes[-1]
 
-    def add_copy(self, node):
+    def add_channels_last_copy(self, node):
         """Adds a copy of an input with channels last, which all its readers read instead."""
         source = self.memory[node]
         made = self.add_tensor(node, source + ".channels_last", "activation")
         size = stored_bytes(value_of(node))
-        self.ops.append({"name": unique_name(self.op_names, made), "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * size, "in": [source], "out": [made]})
+        self.ops.append({"name": add_unique_name(self.op_names, made), "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * size, "in": [source], "out": [made]})
 
     def has_copied_filter_gradient(self, kernel):
         """Whether the gradient of filters has channels last, so that PyTorch copies it to the order of the filters."""
         node = kernel.nodes[-1]
-        return not kernel.joined and self.channels_last and name_of(node) == "convolution_backward" and layouts.is_reordered(value_of(node.args[2]))
+        return not kernel.joined and self.channels_last and operator_name(node) == "convolution_backward" and layouts.is_reordered(value_of(node.args[2]))
 
-    def note_traced_order(self, kernel, images_in_traced_order):
+    def record_traced_order(self, kernel, images_in_traced_order):
         """Notes which images that a generated kernel writes keep their traced order: those after the last convolution, and those computed
         only from these."""
-        images = [base for base in kernel.reads if layouts.is_image(base) and base in self.memory]
+        images = [base for base in kernel.reads if layouts.is_reordered_image(base) and base in self.memory]
         alike = images and all(self.memory[base] in self.traced_order for base in images)
-        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.joined and alike and layouts.is_image(base)}
+        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.joined and alike and layouts.is_reordered_image(base)}
 
     def bytes_of_copied_gradient(self, kernel):
         """Bytes of the gradient of a convolution's result that PyTorch copies because its order differs from that of the images."""
         node = kernel.nodes[-1]
-        if kernel.joined or name_of(node) != "convolution_backward" or self.memory.get(base_of(node.args[0])) not in self.traced_order:
+        if kernel.joined or operator_name(node) != "convolution_backward" or self.memory.get(base_of(node.args[0])) not in self.traced_order:
             return 0
         return stored_bytes(value_of(node.args[0]))
 
-    def alias_of(self, kernel, read, made, last_read):
+    def overwrite_of(self, kernel, read_names, made_names, bases_read_last):
         """{"input", "output"}: the indices of an operand and of the result that may overwrite it (kernels.Kernel.over), if the kernel is the
         operand's last reader and both are alike; None if there is none."""
         if not kernel.joined:
             return None
         written = [base for base in kernel.writes if base in self.memory]
-        for i, (result, name) in enumerate(zip(written, made)):
+        for i, (result, name) in enumerate(zip(written, made_names)):
             for base in kernel.over[result]:
-                if base not in last_read:
+                if base not in bases_read_last:
                     continue
                 source = self.memory.get(base)
                 old, new = self.tensors.get(source), self.tensors[name]
                 alike = (source in self.traced_order) == (name in self.traced_order)
                 if old and old["use"] in ("activation", "activation_gradient") and tensor_bytes(old) == tensor_bytes(new) and alike:
-                    return {"input": read.index(source), "output": i}
+                    return {"input": read_names.index(source), "output": i}
         return None
 
     # --- roles ---
 
-    def mark_outputs(self, returned, mutations):
-        """Gives the results of the forward pass the role `output`; counts those that are new values of inputs, `mutations`, as left out."""
-        for i, node in enumerate(returned):
+    def mark_outputs(self, returned_nodes, changed_output_numbers):
+        """Gives the results of the forward pass the role `output`; counts those that are new values of inputs as left out."""
+        for i, node in enumerate(returned_nodes):
             tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
             if tensor is None or self.tensors[tensor]["use"] not in ("activation",):
                 continue
-            if i in mutations:
+            if i in changed_output_numbers:
                 self.left_out += stored_bytes(value_of(node))
             else:
                 self.tensors[tensor]["use"] = "output"
 
-    def name_gradients(self, gradients, primals):
+    def name_gradients(self, gradients, names_and_roles):
         """Names each gradient after its parameter or input and gives it its role."""
-        for node, (name, role) in zip(gradients, primals):
+        for node, (name, role) in zip(gradients, names_and_roles):
             tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
             if tensor is None or self.tensors[tensor]["use"] not in ("activation_gradient", "activation"):
                 continue
             self.tensors[tensor]["use"] = "parameter_gradient" if role == "parameter" else "output"
-            self.rename(tensor, unique_name(self.names, name + ".grad"))
+            self.rename_tensor(tensor, add_unique_name(self.names, name + ".grad"))
 
-    def rename(self, old, new):
-        entry = self.tensors[old]
-        entry["name"] = new
-        self.tensors = {new if key == old else key: value for key, value in self.tensors.items()}
+    def rename_tensor(self, old_name, new_name):
+        entry = self.tensors[old_name]
+        entry["name"] = new_name
+        self.tensors = {new_name if key == old_name else key: value for key, value in self.tensors.items()}
         for op in self.ops:
             for side in ("in", "out"):
-                op[side] = [new if t == old else t for t in op[side]]
-        self.memory = {base: new if tensor == old else tensor for base, tensor in self.memory.items()}
+                op[side] = [new_name if t == old_name else t for t in op[side]]
+        self.memory = {base: new_name if tensor == old_name else tensor for base, tensor in self.memory.items()}
 
-    def drop_unused(self):
+    def drop_unused_tensors(self):
         """Drops tensors that no operator reads or writes."""
         touched = {t for op in self.ops for t in op["in"] + op["out"]}
         self.tensors = {name: t for name, t in self.tensors.items() if name in touched}
 
 
-def kernel_count(kernel):
+def gpu_kernel_count(kernel):
     """The number of GPU kernels that run for a kernel of the graph."""
-    return 1 + kernel.later_steps if kernel.joined else launches_of_library(kernel.nodes[-1])
+    return 1 + kernel.later_steps if kernel.joined else library_launch_count(kernel.nodes[-1])
 
 
 def label_of_kernel(kernel):
     """The PyTorch names of a kernel's operators."""
-    names = list(dict.fromkeys(name_of(n) for n in kernel.nodes if name_of(n) not in ("scalar_tensor", "full", "iota")))
-    names = names or [name_of(kernel.nodes[-1])]
+    names = list(dict.fromkeys(operator_name(n) for n in kernel.nodes if operator_name(n) not in ("scalar_tensor", "full", "iota")))
+    names = names or [operator_name(kernel.nodes[-1])]
     return " ".join(names) if len(names) <= 6 else " ".join([*names[:5], f"and {len(names) - 5} more"])
 
 
-def layout_of(value, padded=False):
-    """{"shape", "type"} of a tensor with four extents and the same number of bytes. 64-bit elements become pairs of 32-bit ones. With
-    `padded`, rows of matrices are padded (values.padded_strides)."""
-    kind, words = TYPES_BY_SIZE[value.dtype.is_floating_point or value.dtype.is_complex][value.element_size()]
-    dense = stored_elements(value) == value.numel()
-    shape = list(value.shape) if dense else [1, stored_elements(value)]
-    if padded and len(shape) > 1 and dense and value.is_contiguous():
-        shape[-1] = padded_row(shape[-1], value)
+def shape_and_type_of(tensor, is_padded=False):
+    """{"shape", "type"} of a tensor with four extents and the same number of bytes. 64-bit elements become pairs of 32-bit ones. If
+    `is_padded`, rows of matrices are padded (values.padded_strides)."""
+    kind, words = TYPES_BY_SIZE[tensor.dtype.is_floating_point or tensor.dtype.is_complex][tensor.element_size()]
+    dense = stored_numel(tensor) == tensor.numel()
+    shape = list(tensor.shape) if dense else [1, stored_numel(tensor)]
+    if is_padded and len(shape) > 1 and dense and tensor.is_contiguous():
+        shape[-1] = padded_row_length(shape[-1], tensor)
     shape = [1, *shape] if len(shape) == 1 else shape
     shape = [*shape[:3], math.prod(shape[3:])] if len(shape) > 3 else shape + [1] * (4 - len(shape))
     shape[3] *= words

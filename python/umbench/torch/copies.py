@@ -19,14 +19,14 @@ PADDING = 16  # a slot is 1/16 larger than its tensor, since Inductor may pad ro
 library = torch.library.Library("umbench", "FRAGMENT")
 # Copies on the host are flat, since Inductor would copy a result once more to give it other strides, before finish_copy has run.
 # The operators take the source in any strides, since Inductor would free a copy of it with other strides before finish_copy has run.
-library.define("copy_out(Tensor source, int slot) -> Tensor", tags=(torch.Tag.flexible_layout,))
-library.define("copy_back(Tensor host, int slot) -> Tensor", tags=(torch.Tag.flexible_layout,))
-library.define("finish_copy(Tensor source, Tensor(a!) copy, int slot, bool out) -> ()", tags=(torch.Tag.flexible_layout,))
+library.define("copy_out(Tensor source, int slot_number) -> Tensor", tags=(torch.Tag.flexible_layout,))
+library.define("copy_back(Tensor host, int slot_number) -> Tensor", tags=(torch.Tag.flexible_layout,))
+library.define("finish_copy(Tensor source, Tensor(a!) copy, int slot_number, bool to_host) -> ()", tags=(torch.Tag.flexible_layout,))
 
 _slots, _numbers = {}, itertools.count()
 
 
-class Slot:
+class HostSlot:
     """A part of a slab, for the tensor of one node.
 
     host: a flat tensor of the memory that the last source spanned; None if that is larger than the slot. address, bytes: of `host`.
@@ -35,60 +35,60 @@ class Slot:
     is_awaited: whether a backward pass has yet to read `host`. view: a weak reference to the view of `host` that the graph has.
     By direction (True is to the host): streams; done, events of the last copies; unfinished, what finish_copy() does besides waiting."""
 
-    def __init__(self, memory, offset, size):
-        self.memory, self.offset, self.size = memory, offset, size
+    def __init__(self, slab_memory, byte_offset, byte_count):
+        self.memory, self.offset, self.size = slab_memory, byte_offset, byte_count
         self.host = self.stride = self.back = self.streams = None
         self.is_awaited, self.same_strides, self.address, self.bytes, self.unfinished = False, True, 0, 0, {}
         self.view = lambda: None
 
-    def place(self, source):
+    def prepare_for(self, source_tensor):
         """Prepares the slot for a source, whose strides may differ from the traced ones."""
-        elements, (size, stride, *_) = _elements_spanned(source), self.back
-        self.stride, self.bytes = source.stride(), elements * source.element_size()
+        elements, (size, stride, *_) = _spanned_numel(source_tensor), self.back
+        self.stride, self.bytes = source_tensor.stride(), elements * source_tensor.element_size()
         self.same_strides = all(n == 1 or a == b for n, a, b in zip(size, stride, self.stride))
         self.host, self.address = None, 0
         if self.bytes <= self.size:
-            at = self.memory.storage_offset() + self.offset // source.element_size()
-            made = torch.empty(0, dtype=source.dtype, device=self.memory.device)
+            at = self.memory.storage_offset() + self.offset // source_tensor.element_size()
+            made = torch.empty(0, dtype=source_tensor.dtype, device=self.memory.device)
             self.host = made.set_(self.memory.untyped_storage(), at, (elements,), (1,))
             self.address = self.host.data_ptr()
-        if source.is_cuda and self.streams is None:
-            self.streams = {out: copy_streams.copy_stream(source.device.index, out, self.memory.is_cuda) for out in (True, False)}
-            self.events = {out: copy_streams.new_event(each.stream) for out, each in self.streams.items()}
+        if source_tensor.is_cuda and self.streams is None:
+            self.streams = {out: copy_streams.copy_stream(source_tensor.device.index, out, self.memory.is_cuda) for out in (True, False)}
+            self.events = {out: copy_streams.record_new_event(each.stream) for out, each in self.streams.items()}
             self.done = {out: event.cuda_event for out, event in self.events.items()}
 
-    def begin(self, out, source, copy):
+    def begin_copy(self, to_host, source_tensor, copy_tensor):
         """Begins a copy of the memory that the tensors span. It is complete after finish_copy()."""
-        on_device, on_host = (source, copy) if out else (copy, source)
+        on_device, on_host = (source_tensor, copy_tensor) if to_host else (copy_tensor, source_tensor)
         if self.streams is None:
-            self.unfinished[out] = lambda: _as_flat(copy).copy_(_as_flat(source))
+            self.unfinished[to_host] = lambda: _as_flat(copy_tensor).copy_(_as_flat(source_tensor))
         elif on_host.data_ptr() == self.address:
-            ends = (self.address, on_device.data_ptr()) if out else (on_device.data_ptr(), self.address)
-            self.streams[out].begin(*ends, self.bytes, self.done[out])
+            ends = (self.address, on_device.data_ptr()) if to_host else (on_device.data_ptr(), self.address)
+            self.streams[to_host].begin_copy(*ends, self.bytes, self.done[to_host])
         else:  # keeps the memory until the copy has ended
-            stream = self.streams[out].stream
+            stream = self.streams[to_host].stream
             stream.wait_stream(torch.cuda.current_stream(stream.device))
             with torch.cuda.stream(stream):
-                _as_flat(copy).copy_(_as_flat(source), non_blocking=True)
-            self.events[out].record(stream)
+                _as_flat(copy_tensor).copy_(_as_flat(source_tensor), non_blocking=True)
+            self.events[to_host].record(stream)
 
 
-class Slab:
+class HostSlab:
     """Host memory with a slot for each offloaded tensor. `tier`: "pinned", or "managed" for managed memory that stays on the host.
     `gpu_number`: the GPU of the tensors, or None for tensors of the CPU, for which the memory is not pinned. `slots`: numbers of the slots."""
 
-    def __init__(self, sizes, tier, gpu_number):
-        sizes = [size + size // PADDING for size in sizes]
-        offsets = list(itertools.accumulate((-(-size // GRAIN) * GRAIN for size in sizes), initial=0))
+    def __init__(self, tensor_bytes, tier, gpu_number):
+        tensor_bytes = [size + size // PADDING for size in tensor_bytes]
+        offsets = list(itertools.accumulate((-(-size // GRAIN) * GRAIN for size in tensor_bytes), initial=0))
         self.bytes, self.gpu_number = offsets.pop(), gpu_number
         self.free = lambda: None
         if tier == "managed" and gpu_number is not None:
             with torch.cuda.device(gpu_number):
-                self.memory, self.free = managed_bytes(self.bytes)
+                self.memory, self.free = allocate_managed(self.bytes)
         else:
             self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=gpu_number is not None)
-        self.slots = [next(_numbers) for _ in sizes]
-        _slots.update({slot: Slot(self.memory, offset, size) for slot, offset, size in zip(self.slots, offsets, sizes)})
+        self.slots = [next(_numbers) for _ in tensor_bytes]
+        _slots.update({slot: HostSlot(self.memory, offset, size) for slot, offset, size in zip(self.slots, offsets, tensor_bytes)})
 
     def close(self):
         for slot in self.slots:
@@ -98,60 +98,60 @@ class Slab:
         self.free()
 
 
-def managed_bytes(size):
-    """(a tensor of `size` bytes of managed memory that stays on the host and that the current GPU reaches over the link, a function that frees
+def allocate_managed(byte_count):
+    """(a tensor of `byte_count` bytes of managed memory that stays on the host and that the current GPU reaches over the link, a function that frees
     it)."""
-    pool = managed.configured_library("advise_host", size)
+    pool = managed.configure_library("advise_host", byte_count)
     pool.um_pool_alloc.restype = ctypes.c_void_p
     pool.um_pool_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
     pool.um_pool_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
     device = torch.cuda.current_device()
-    address = pool.um_pool_alloc(size, device, None)
+    address = pool.um_pool_alloc(byte_count, device, None)
     if not address:
-        raise NoPlan(f"{size} bytes of managed memory are refused; take tier='pinned'")
-    interface = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
+        raise NoPlan(f"{byte_count} bytes of managed memory are refused; take tier='pinned'")
+    interface = {"shape": (byte_count,), "typestr": "|u1", "data": (address, False), "version": 3}
     shown = torch.as_tensor(type("Managed", (), {"__cuda_array_interface__": interface})(), device="cuda")
-    return shown, lambda: pool.um_pool_free(address, size, device, None)
+    return shown, lambda: pool.um_pool_free(address, byte_count, device, None)
 
 
-def set_layout_of_copy_back(slot, value):
-    """Sets the layout of the tensor that copy_back() returns to that of `value`. A compiled forward graph may change it."""
-    _slots[slot].back = tuple(value.shape), tuple(value.stride()), value.dtype, value.device
+def set_layout_of_copy_back(slot_number, layout_tensor):
+    """Sets the layout of the tensor that copy_back() returns to that of `layout_tensor`. A compiled forward graph may change it."""
+    _slots[slot_number].back = tuple(layout_tensor.shape), tuple(layout_tensor.stride()), layout_tensor.dtype, layout_tensor.device
 
 
-def copy_out(source, slot):
+def copy_out(source, slot_number):
     """Begins the copy of a tensor to its slot; returns the copy on the host, which is complete after finish_copy()."""
-    part = _slots[slot]
+    part = _slots[slot_number]
     if source.stride() != part.stride:
-        part.place(source)
+        part.prepare_for(source)
     if part.host is None or part.is_awaited and part.view() is not None:  # if its view no longer exists, the earlier backward pass will never run
-        copy = torch.empty(_elements_spanned(source), dtype=source.dtype, pin_memory=source.is_cuda)
-        part.begin(True, source, copy)
+        copy = torch.empty(_spanned_numel(source), dtype=source.dtype, pin_memory=source.is_cuda)
+        part.begin_copy(True, source, copy)
         return copy
     shown, part.is_awaited = part.host.detach(), True
     part.view = weakref.ref(shown)
-    part.begin(True, source, shown)
+    part.begin_copy(True, source, shown)
     return shown
 
 
-def copy_back(host, slot):
+def copy_back(host, slot_number):
     """Begins the copy of a slot to the GPU; returns the tensor there, which is complete after finish_copy()."""
-    if slot not in _slots:
+    if slot_number not in _slots:
         raise RuntimeError("a backward pass reads tensors of a fitted model that is gone; keep the model until the pass has run")
-    part = _slots[slot]
+    part = _slots[slot_number]
     if part.unfinished.get(False) and part.streams:  # waits for the copy of a backward pass that failed
-        part.streams[False].finish(part.done[False])
+        part.streams[False].make_current_stream_wait(part.done[False])
     part.unfinished.pop(False, None)
     size, stride, dtype, device = part.back
     made = torch.empty_strided(size, stride, dtype=dtype, device=device)
     if host.data_ptr() == part.address:
         part.is_awaited = False
     if part.same_strides:
-        part.begin(False, host, made)
+        part.begin_copy(False, host, made)
         part.unfinished.setdefault(False, lambda: made)  # keeps `made`: the copy writes to it until it has ended
         return made
     landed, was = torch.empty(host.shape, dtype=dtype, device=device), part.stride
-    part.begin(False, host, landed)
+    part.begin_copy(False, host, landed)
     there = part.unfinished.get(False, lambda: None)
 
     def copy_with_strides():
@@ -162,13 +162,13 @@ def copy_back(host, slot):
     return made
 
 
-def finish_copy(source, copy, slot, out):
-    """Makes the current stream wait for the copy of a slot; `out`: to the host."""
-    part = _slots[slot]
+def finish_copy(source, copy, slot_number, to_host):
+    """Makes the current stream wait for the copy of a slot; `to_host`: its direction."""
+    part = _slots[slot_number]
     if part.streams:
-        part.streams[out].finish(part.done[out])
-    if out in part.unfinished:
-        part.unfinished.pop(out)()
+        part.streams[to_host].make_current_stream_wait(part.done[to_host])
+    if to_host in part.unfinished:
+        part.unfinished.pop(to_host)()
 
 
 def slots_at(address):
@@ -176,12 +176,12 @@ def slots_at(address):
     return [part for part in _slots.values() if part.address == address]
 
 
-def unfinished():
+def slots_not_waited_for():
     """The slots with copies for which nothing has waited yet."""
     return [slot for slot, part in _slots.items() if part.unfinished]
 
 
-def _elements_spanned(tensor):
+def _spanned_numel(tensor):
     """The number of elements from a tensor's first to its last in memory."""
     return sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1
 
@@ -189,7 +189,7 @@ def _elements_spanned(tensor):
 def _as_flat(tensor):
     """The memory that a tensor spans as a flat tensor, since PyTorch copies other tensors through temporary memory for which it does not
     wait."""
-    return tensor.as_strided((_elements_spanned(tensor),), (1,))
+    return tensor.as_strided((_spanned_numel(tensor),), (1,))
 
 
 for function in (copy_out, copy_back, finish_copy):
@@ -197,80 +197,80 @@ for function in (copy_out, copy_back, finish_copy):
 
 
 @torch.library.register_fake("umbench::copy_out", lib=library)
-def _(source, slot):
-    part = _slots[slot]
+def _(source, slot_number):
+    part = _slots[slot_number]
     if part.back:  # Inductor asks last, when it has fixed the source's strides, and compiles the backward graph later
         part.back = part.back[0], tuple(source.stride()), *part.back[2:]
-    return torch.empty(_elements_spanned(source), dtype=source.dtype, device=_slots[slot].memory.device)
+    return torch.empty(_spanned_numel(source), dtype=source.dtype, device=_slots[slot_number].memory.device)
 
 
 @torch.library.register_fake("umbench::copy_back", lib=library)
-def _(host, slot):
-    size, stride, dtype, device = _slots[slot].back
+def _(host, slot_number):
+    size, stride, dtype, device = _slots[slot_number].back
     return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
 @torch.library.register_fake("umbench::finish_copy", lib=library)
-def _(source, copy, slot, out):
+def _(source, copy, slot_number, to_host):
     return None
 
 
 # --- graphs ---
 
-def bytes_of(node):
+def spanned_bytes(node):
     """The bytes in memory from the first to the last element of a node's value."""
     value = node.meta["val"]
-    return _elements_spanned(value) * value.element_size()
+    return _spanned_numel(value) * value.element_size()
 
 
-def offload(forward, backward, num_fwd_outputs, copies, slab):
-    """Puts the copies into both graphs. `copies`: (tensor, gone_after, back_before), names of nodes as torch_offload has them, None for
+def insert_copies(forward, backward, num_fwd_outputs, moves, slab):
+    """Puts the copies into both graphs. `moves`: [(tensor, gone_after, back_before)], names of nodes as torch_offload has them, None for
     the end of the forward graph and for right before the first reader."""
-    hosts = [_copy_out(forward.graph, num_fwd_outputs, name, gone_after, slot) for (name, gone_after, _), slot in zip(copies, slab.slots)]
-    for name, back_before, slot, host in _copies_back_by_first_reader(backward.graph, copies, slab.slots, hosts):
-        _copy_back(backward.graph, name, back_before, slot, host)
+    hosts = [_insert_copy_out(forward.graph, num_fwd_outputs, name, gone_after, slot) for (name, gone_after, _), slot in zip(moves, slab.slots)]
+    for name, back_before, slot, host in _copies_back_by_first_reader(backward.graph, moves, slab.slots, hosts):
+        _insert_copy_back(backward.graph, name, back_before, slot, host)
     for module in (forward, backward):
         module.graph.lint()
         module.recompile()
 
 
-def _copies_back_by_first_reader(graph, copies, slots, hosts):
+def _copies_back_by_first_reader(graph, moves, slot_numbers, host_nodes):
     """[(name, back_before, slot, host)] of the copies back, sorted by their first readers, so that of copies that begin at the same node the
     one that is read first begins first."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     first = {node.name: min(map(order.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
-    copied = [(name, back_before, slot, host) for (name, _, back_before), slot, host in zip(copies, slots, hosts)]
+    copied = [(name, back_before, slot, host) for (name, _, back_before), slot, host in zip(moves, slot_numbers, host_nodes)]
     return sorted(copied, key=lambda copy: first[copy[0]])
 
 
-def _copy_out(graph, num_fwd_outputs, name, gone_after, slot):
+def _insert_copy_out(graph, num_fwd_outputs, node_name, gone_after, slot_number):
     at = {node.name: i for i, node in enumerate(graph.nodes)}
     nodes = list(graph.nodes)
-    source, output = nodes[at[name]], nodes[-1]
-    anchor = nodes[max(at[name], at.get(gone_after, 0))] if gone_after else output.prev
+    source, output = nodes[at[node_name]], nodes[-1]
+    anchor = nodes[max(at[node_name], at.get(gone_after, 0))] if gone_after else output.prev
     with graph.inserting_after(source):
-        host = _add_call(graph, torch.ops.umbench.copy_out.default, source, slot)
+        host = _add_call(graph, torch.ops.umbench.copy_out.default, source, slot_number)
     with graph.inserting_after(host if anchor is source else anchor):
-        _add_call(graph, torch.ops.umbench.finish_copy.default, source, host, slot, True)
+        _add_call(graph, torch.ops.umbench.finish_copy.default, source, host, slot_number, True)
     results = list(output.args[0])
     results[num_fwd_outputs:] = [host if result is source else result for result in results[num_fwd_outputs:]]
     output.args = (tuple(results),)
     return host
 
 
-def _copy_back(graph, name, back_before, slot, host):
+def _insert_copy_back(graph, node_name, back_before, slot_number, host_node):
     nodes = {node.name: node for node in graph.nodes}
     order = {node: i for i, node in enumerate(graph.nodes)}
-    there = nodes[name]
+    there = nodes[node_name]
     value, readers = there.meta["val"], list(there.users)
-    there.meta["val"] = host.meta["val"]
-    set_layout_of_copy_back(slot, value)
+    there.meta["val"] = host_node.meta["val"]
+    set_layout_of_copy_back(slot_number, value)
     first = min(readers, key=order.get)
     begin = min((first, nodes.get(back_before, first)), key=order.get)
     with graph.inserting_before(begin if begin.op != "placeholder" else first):
-        copy = _add_call(graph, torch.ops.umbench.copy_back.default, there, slot)
+        copy = _add_call(graph, torch.ops.umbench.copy_back.default, there, slot_number)
     with graph.inserting_before(first):
-        _add_call(graph, torch.ops.umbench.finish_copy.default, there, copy, slot, False)
+        _add_call(graph, torch.ops.umbench.finish_copy.default, there, copy, slot_number, False)
     for reader in readers:
         reader.replace_input_with(there, copy)
 
@@ -283,7 +283,7 @@ def _add_call(graph, operator, *args):
     return node
 
 
-def offloaded_in(backward):
+def names_copied_back(backward):
     """The names of the tensors that a backward graph copies back."""
     begun = backward.graph.find_nodes(op="call_function", target=torch.ops.umbench.copy_back.default)
     return {node.args[0].name for node in begun}

@@ -12,7 +12,7 @@ DELAY = {"cycles": 0}  # GPU cycles to wait before each copy; set by tests
 
 
 @functools.cache
-def driver():
+def driver_functions():
     """Three functions of the driver: (records an event, makes a stream wait for an event, copies). They return 0 if they succeed, and take
     handles and addresses."""
     library = ctypes.CDLL("libcuda.so.1")
@@ -25,59 +25,59 @@ def driver():
 NO_CONTEXT = contextlib.nullcontext()
 
 
-def current_gpu(gpu_number):
-    """A context in which a GPU is the current one, since the handle 0 means the default stream of the current GPU."""
+def with_gpu_current(gpu_number):
+    """A context in which this GPU is the current one, since the handle 0 means the default stream of the current GPU."""
     return NO_CONTEXT if torch.cuda.current_device() == gpu_number else torch.cuda.device(gpu_number)
 
 
-def raise_error(error):
+def raise_if_error(error_code):
     """Raises the error of a driver call, which may be a fault of an earlier kernel."""
-    if error:
+    if error_code:
         name = ctypes.c_char_p()
-        ctypes.CDLL("libcuda.so.1").cuGetErrorName(error, ctypes.byref(name))
+        ctypes.CDLL("libcuda.so.1").cuGetErrorName(error_code, ctypes.byref(name))
         told = (name.value or b"an unknown error").decode()
-        raise RuntimeError(f"a copy, or a kernel before it, failed: {told} ({error})")
+        raise RuntimeError(f"a copy, or a kernel before it, failed: {told} ({error_code})")
 
 
 class CopyStream:
     """A stream for the copies of one GPU in one direction, of pinned memory or of managed memory."""
 
-    def __init__(self, gpu_number, managed):
-        self.gpu_number, self.managed = gpu_number, managed
+    def __init__(self, gpu_number, is_managed):
+        self.gpu_number, self.managed = gpu_number, is_managed
         self.stream = torch.cuda.Stream(gpu_number)
-        self.event = new_event(self.stream)
+        self.event = record_new_event(self.stream)
         self.handle, self.ready = self.stream.cuda_stream, self.event.cuda_event
-        self.record, self.wait, self.copy = driver()
+        self.record, self.wait, self.copy = driver_functions()
 
-    def begin(self, target, source, size, done):
-        """Copies `size` bytes between two addresses after all that the GPU's current stream was given so far, and records the event `done`."""
-        with current_gpu(self.gpu_number):
-            raise_error(self.record(self.ready, private.raw_stream(self.gpu_number)) or self.wait(self.handle, self.ready, 0)
-                   or self._move(target, source, size) or self.record(done, self.handle))
+    def begin_copy(self, target_address, source_address, byte_count, done_event):
+        """Copies between two addresses after all that the GPU's current stream was given so far, and records `done_event`, a handle."""
+        with with_gpu_current(self.gpu_number):
+            raise_if_error(self.record(self.ready, private.raw_stream(self.gpu_number)) or self.wait(self.handle, self.ready, 0)
+                   or self._copy(target_address, source_address, byte_count) or self.record(done_event, self.handle))
 
-    def _move(self, target, source, size):
+    def _copy(self, target_address, source_address, byte_count):
         if DELAY["cycles"]:
             with torch.cuda.stream(self.stream):
                 torch.cuda._sleep(DELAY["cycles"])
-        if self.managed and kernel_copies() and (target | source | size) % 8 == 0:
+        if self.managed and kernel_copies_module() and (target_address | source_address | byte_count) % 8 == 0:
             with private.on_stream(self.stream, torch.cuda.current_stream(self.gpu_number)):
-                kernel_copies().copy(target, source, size)
+                kernel_copies_module().copy_bytes(target_address, source_address, byte_count)
             return 0
-        return self.copy(target, source, size, self.handle)
+        return self.copy(target_address, source_address, byte_count, self.handle)
 
-    def finish(self, done):
+    def make_current_stream_wait(self, done_event):
         """Makes the GPU's current stream wait for the event."""
-        with current_gpu(self.gpu_number):
-            raise_error(self.wait(private.raw_stream(self.gpu_number), done, 0))
+        with with_gpu_current(self.gpu_number):
+            raise_if_error(self.wait(private.raw_stream(self.gpu_number), done_event, 0))
 
 
 @functools.cache
-def copy_stream(gpu_number, out, managed):
-    """The CopyStream of a GPU and direction. out: to the host; managed: between the GPU and managed memory."""
-    return CopyStream(gpu_number, managed)
+def copy_stream(gpu_number, to_host, is_managed):
+    """The CopyStream of a GPU for a direction, of pinned or of managed memory."""
+    return CopyStream(gpu_number, is_managed)
 
 
-def new_event(stream):
+def record_new_event(stream):
     """A new event, recorded on the stream at once, since it has no handle before."""
     event = torch.cuda.Event()
     event.record(stream)
@@ -85,7 +85,7 @@ def new_event(stream):
 
 
 @functools.cache
-def kernel_copies():
+def kernel_copies_module():
     """The module kernel_copies; None without Triton."""
     try:
         from . import kernel_copies as found

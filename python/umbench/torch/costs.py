@@ -3,10 +3,10 @@
 import torch
 
 from . import private
-from .measuring import BETWEEN_KERNELS_NS, Times
-from .operators import HALVES, launches_of_library, name_of, products_of
-from .rates import products_per_s
-from .values import stored_elements, tensors_of
+from .measuring import BETWEEN_KERNELS_NS, OperatorTimes
+from .operators import HALVES, library_launch_count, operator_name, matrix_operations
+from .rates import operations_per_s
+from .values import stored_numel, tensors_of
 
 # Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
 # Bytes are what generated kernels reached in fitted models (results/torch/fit_h100.jsonl, fit_h200.jsonl).
@@ -31,25 +31,25 @@ class EstimatedCosts:
     def __init__(self, rates):
         self.rates, self.untimed = rates, set()
 
-    def ns(self, node):
+    def node_ns(self, node):
         """Nanoseconds of the node's kernels and of the gaps after them."""
-        return self.kernel_ns(node) + BETWEEN_KERNELS_NS * launches_of_library(node)
+        return self.kernel_ns(node) + BETWEEN_KERNELS_NS * library_launch_count(node)
 
     def kernel_ns(self, node):
         """Nanoseconds of the node's kernels without the gaps after them."""
         values = [v for n in node.all_input_nodes for v in tensors_of(n)] + tensors_of(node)
-        moved = sum(stored_elements(v) * v.element_size() for v in values)
-        return int(max(LAUNCH_NS, moved / self.rates["bytes"], (products_of(node) or 0) / self.products_per_ns(node, values)))
+        moved = sum(stored_numel(v) * v.element_size() for v in values)
+        return int(max(LAUNCH_NS, moved / self.rates["bytes"], (matrix_operations(node) or 0) / self.operations_per_ns(node, values)))
 
-    def products_per_ns(self, node, values):
-        half = any(v.dtype in HALVES for v in values)
+    def operations_per_ns(self, node, operands):
+        half = any(v.dtype in HALVES for v in operands)
         return self.rates["half" if half else "single"]
 
-    def workspace(self, node):
+    def workspace_bytes(self, node):
         """Bytes of the workspace that the node's kernels need."""
         return 0
 
-    def link(self):
+    def link_bytes_per_ns(self):
         """Bytes a nanosecond of copies between pinned memory and the GPU."""
         return self.rates["link"]
 
@@ -58,45 +58,45 @@ class EstimatedCosts:
 
 
 class MachineCosts(EstimatedCosts):
-    """Costs of nodes by `figures`, the content of a machine file, as in `umbench export --machine`."""
+    """Costs of nodes by `machine_figures`, the content of a machine file, as in `umbench export --machine`."""
 
-    def __init__(self, figures):
-        super().__init__({"bytes": figures["device_bytes_per_s"] / 1e9,
-                          "link": min(figures["link_to_device_bytes_per_s"], figures["link_to_host_bytes_per_s"]) / 1e9})
-        self.figures = figures
+    def __init__(self, machine_figures):
+        super().__init__({"bytes": machine_figures["device_bytes_per_s"] / 1e9,
+                          "link": min(machine_figures["link_to_device_bytes_per_s"], machine_figures["link_to_host_bytes_per_s"]) / 1e9})
+        self.figures = machine_figures
 
-    def products_per_ns(self, node, values):
-        return products_per_s(node, "bf16", self.figures) / 1e9
+    def operations_per_ns(self, node, operands):
+        return operations_per_s(node, "bf16", self.figures) / 1e9
 
 
 class MeasuredCosts:
     """Costs of nodes, measured on the GPU once for each operator and shape. `untimed`: names of operators that fail with random operands."""
 
     def __init__(self, rates, device):
-        self.estimated, self.times, self.untimed = EstimatedCosts(rates), Times(device), set()
+        self.estimated, self.times, self.untimed = EstimatedCosts(rates), OperatorTimes(device), set()
 
-    def ns(self, node):
-        found = self._times_of(node)
-        return max(LAUNCH_NS, found["ns"]) + BETWEEN_KERNELS_NS * launches_of_library(node) if found else self.estimated.ns(node)
+    def node_ns(self, node):
+        found = self._cost_of(node)
+        return max(LAUNCH_NS, found["ns"]) + BETWEEN_KERNELS_NS * library_launch_count(node) if found else self.estimated.node_ns(node)
 
-    def workspace(self, node):
-        found = self._times_of(node)
+    def workspace_bytes(self, node):
+        found = self._cost_of(node)
         return found["workspace"] if found else 0
 
-    def link(self):
-        with private.real_tensors(), torch.cuda.device(self.times.device):
-            return self.times.link()
+    def link_bytes_per_ns(self):
+        with private.allow_real_tensors(), torch.cuda.device(self.times.device):
+            return self.times.link_bytes_per_ns()
 
     def free_memory(self):
         """Frees the memory of measurements."""
-        with private.real_tensors():
+        with private.allow_real_tensors():
             self.times.free_memory()
 
-    def _times_of(self, node):
-        with private.real_tensors(), torch.cuda.device(self.times.device):
+    def _cost_of(self, node):
+        with private.allow_real_tensors(), torch.cuda.device(self.times.device):
             found = self.times.cost_of_node(node)
         if found is None:
-            self.untimed.add(name_of(node))
+            self.untimed.add(operator_name(node))
         return found
 
 

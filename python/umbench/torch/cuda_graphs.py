@@ -9,7 +9,7 @@ import weakref
 import torch
 
 from . import copies, placing, private, steering
-from .arena import GRAIN, PAGE, Pieces
+from .arena import GRAIN, PAGE, FreePieces
 
 MAX_RESULT = 2**20   # bytes of a result of the forward pass, since each step copies it
 MIN_LAUNCHED = 2     # successive like steps before a recording
@@ -26,7 +26,7 @@ def is_on_gpu(value):
     return isinstance(value, torch.Tensor) and value.is_cuda
 
 
-class Layout:
+class TensorLayout:
     """Where an input or output of a pass lies. `kept`: the value itself; None if its memory on the GPU may be freed."""
 
     def __init__(self, value):
@@ -38,53 +38,53 @@ class Layout:
             self.offset, storage = value.storage_offset(), value.untyped_storage()
             self.storage_address, self.storage_bytes = storage.data_ptr(), storage.nbytes()
 
-    def tensor(self, storages):
-        """The kept value, or a tensor there that does not keep its memory. `storages`: {address: storage}, to which new ones are added."""
+    def make_tensor(self, storage_of_address):
+        """The kept value, or a tensor there that does not keep its memory. `storage_of_address` gets the storages that it lacks."""
         if self.kept is not None or not self.is_on_gpu:
             return self.kept
-        if self.storage_address not in storages:
-            storages[self.storage_address] = private.storage_at(self.storage_address, self.device, self.storage_bytes)
-        return torch.empty(0, dtype=self.dtype, device=self.device).set_(storages[self.storage_address], self.offset, self.size, self.stride)
+        if self.storage_address not in storage_of_address:
+            storage_of_address[self.storage_address] = private.unowned_storage_at(self.storage_address, self.device, self.storage_bytes)
+        return torch.empty(0, dtype=self.dtype, device=self.device).set_(storage_of_address[self.storage_address], self.offset, self.size, self.stride)
 
 
-class Pass:
+class CompiledPass:
     """A compiled pass of a step. `launch`: runs its kernels for a list of inputs, which it empties. `inputs`: [(address, bytes)] of the last
     inputs on the GPU, 0 for others. `moving`: positions of those that have changed. `recorded`: its Recording, or None."""
 
-    def __init__(self, step, launch, is_backward):
-        self.step, self.launch, self.is_backward = weakref.ref(step), launch, is_backward
+    def __init__(self, step_graphs, launch, is_backward):
+        self.step, self.launch, self.is_backward = weakref.ref(step_graphs), launch, is_backward
         self.inputs, self.moving, self.recorded = [], set(), None
         self.begins, self.ends = placing.BACKWARD if is_backward else placing.FORWARD
 
     def __call__(self, inputs):
         step = self.step()
-        return step.run(self, inputs) if step else self.launch(inputs)
+        return step.run_pass(self, inputs) if step else self.launch(inputs)
 
-    def launch_between_points(self, inputs):
+    def launch_and_mark_points(self, inputs):
         before, self.inputs = self.inputs, [(each.data_ptr(), each.numel() * each.element_size()) if is_on_gpu(each) else 0 for each in inputs]
         self.moving |= {i for i, (was, now) in enumerate(zip(before, self.inputs)) if was != now}
-        placing.at_point(self.begins)
+        placing.reach_pass_point(self.begins)
         made = self.launch(inputs)
-        placing.at_point(self.ends)
+        placing.reach_pass_point(self.ends)
         return made
 
 
-class Recording:
-    """A recorded pass. `addresses`: of its inputs; None for what is no tensor. `copied`: {position of an input: tensor to which each replay
-    copies it}. `outputs`: of each replay; those at the positions `pooled` lie in the pool."""
+class PassRecording:
+    """A recorded pass. `input_addresses`: None for what is no tensor. `copy_of_input`: {position of an input: tensor to which each replay
+    copies it}. `outputs`: of each replay; those at `pooled_positions` lie in the pool."""
 
-    def __init__(self, graph, addresses, copied, outputs, pooled):
-        self.graph, self.addresses, self.copied, self.outputs, self.pooled = graph, addresses, copied, outputs, frozenset(pooled)
-        storages = {outputs[i].untyped_storage().data_ptr(): outputs[i].untyped_storage() for i in pooled}
-        self.uses = [(storage, private.uses_of(storage)) for storage in storages.values()]  # those of the recording itself
+    def __init__(self, cuda_graph, input_addresses, copy_of_input, outputs, pooled_positions):
+        self.graph, self.addresses, self.copied, self.outputs, self.pooled = cuda_graph, input_addresses, copy_of_input, outputs, frozenset(pooled_positions)
+        storages = {outputs[i].untyped_storage().data_ptr(): outputs[i].untyped_storage() for i in pooled_positions}
+        self.uses = [(storage, private.use_count_of(storage)) for storage in storages.values()]  # those of the recording itself
 
-    def accepts(self, inputs):
+    def accepts_inputs(self, inputs):
         """Whether the inputs lie where the recorded ones did, apart from those that are copied."""
         return all(address is None or i in self.copied or each.data_ptr() == address for i, (each, address) in enumerate(zip(inputs, self.addresses)))
 
-    def is_in_use(self):
+    def has_outputs_in_use(self):
         """Whether outputs of an earlier replay are alive."""
-        return any(private.uses_of(storage) > own for storage, own in self.uses)
+        return any(private.use_count_of(storage) > own for storage, own in self.uses)
 
     def replay(self, inputs):
         for i, own in self.copied.items():
@@ -100,31 +100,31 @@ class StepGraphs:
 
     def __init__(self, plan):
         self.plan, self.stream, self.workspace, self.lacks_workspaces = plan, None, 0, False
-        self.start_over()
+        self.forget_passes()
 
-    def start_over(self):
+    def forget_passes(self):
         """Forgets the passes of an earlier plan."""
         self.passes, self.results, self.runs = [], 0, [0, 0]
         self.like_steps, self.like_steps_needed, self.replays = 0, MIN_LAUNCHED, 0
         self._set_state("launched")
 
-    def wrapped(self, launch, is_backward):
+    def wrap_pass(self, launch, is_backward):
         """The function that runs a compiled pass."""
-        self.passes.append(Pass(self, launch, is_backward))
+        self.passes.append(CompiledPass(self, launch, is_backward))
         return self.passes[-1]
 
     @torch.no_grad()
-    def run(self, which, inputs):
+    def run_pass(self, compiled_pass, inputs):
         """Launches, records or replays a pass. Returns its outputs."""
-        self.runs[which.is_backward] += 1
-        if self.state == "recording" and which.recorded is None:
-            return self._record(which, inputs)
+        self.runs[compiled_pass.is_backward] += 1
+        if self.state == "recording" and compiled_pass.recorded is None:
+            return self._record(compiled_pass, inputs)
         if self.state == "replayed":
-            if which.recorded and which.recorded.accepts(inputs) and not self._would_overwrite(which):
-                return self._replay(which, inputs)
-            if not which.is_backward:
-                self.drop()
-        return which.launch_between_points(inputs)
+            if compiled_pass.recorded and compiled_pass.recorded.accepts_inputs(inputs) and not self._would_overwrite(compiled_pass):
+                return self._replay(compiled_pass, inputs)
+            if not compiled_pass.is_backward:
+                self.drop_recordings()
+        return compiled_pass.launch_and_mark_points(inputs)
 
     def begin_step(self, arena, model):
         """Notes that a training step begins. Returns whether its tensors will lie in the pool; otherwise the arena places them."""
@@ -132,7 +132,7 @@ class StepGraphs:
         if self.state == "replayed":
             return True
         if self.state == "recording":
-            self.drop()  # the backward pass never ran
+            self.drop_recordings()  # the backward pass never ran
         self._restore_workspaces()
         if self.plan.launched_because:
             return False
@@ -148,30 +148,30 @@ class StepGraphs:
             self._restore_workspaces()
         return self.state == "recording"
 
-    def drop(self):
+    def drop_recordings(self):
         """Frees the pool, unless a backward pass waits for tensors there. Steps are launched from then on, and later recorded again."""
-        if self.state == "launched" or any(each.recorded.is_in_use() for each in self.passes if each.recorded and not each.is_backward):
+        if self.state == "launched" or any(each.recorded.has_outputs_in_use() for each in self.passes if each.recorded and not each.is_backward):
             return
-        placing.follow(None)
+        placing.set_follower(None)
         torch.cuda.synchronize(self.device)
         for each in self.passes:
             each.recorded = None
         self.like_steps_needed = MIN_LAUNCHED if self.replays >= MIN_REPLAYED else 2 * self.like_steps_needed
         self.like_steps, self.lacks_workspaces = 0, self.workspace > 0
         self._set_state("launched")
-        private.free_workspaces()
+        private.free_cublas_workspaces()
         torch.cuda.empty_cache()
 
     def _set_state(self, state):
         self.state, self.plan.is_replayed = state, state == "replayed"
 
-    def _would_overwrite(self, which):
+    def _would_overwrite(self, compiled_pass):
         """Whether a replay of the pass would overwrite tensors of an earlier step that are in use."""
-        return any(each.recorded.is_in_use() for each in self.passes if each.recorded and (each.is_backward or not which.is_backward))
+        return any(each.recorded.has_outputs_in_use() for each in self.passes if each.recorded and (each.is_backward or not compiled_pass.is_backward))
 
     def _restore_workspaces(self):
         if self.lacks_workspaces:
-            allocate_workspaces(self.device)
+            allocate_cublas_workspaces(self.device)
             self.lacks_workspaces = False
 
     def _begin_recording(self, arena, model):
@@ -185,62 +185,62 @@ class StepGraphs:
         self.steady = {each.data_ptr() for each in [*model.parameters(), *model.buffers()]}
         self.steady |= {each[0] for i, each in enumerate(forward.inputs) if each and i not in forward.moving}
         copied_bytes = [each[1] for each in forward.inputs if each and each[0] not in self.steady]
-        placing.follow(None)
+        placing.set_follower(None)
         gc.collect()
         torch.cuda.synchronize(self.device)
         if self.workspace:
-            private.free_workspaces()
+            private.free_cublas_workspaces()
             self.lacks_workspaces = True
         torch.cuda.empty_cache()
-        requests = with_own_tensors(requests, self.workspace, copied_bytes, *map(arena.points.index, (placing.FORWARD[1], placing.BACKWARD[0])))
-        pages, changes = self._find_holds(requests, (arena.room() - outside - SMALL_BYTES) // PAGE)
+        requests = with_recorded_tensors(requests, self.workspace, copied_bytes, *map(arena.points.index, (placing.FORWARD[1], placing.BACKWARD[0])))
+        pages, changes = self._find_holds(requests, (arena.mappable_bytes() - outside - SMALL_BYTES) // PAGE)
         self.stream = self.stream or torch.cuda.Stream(self.device)
         self.pages, self.pool, self.slots = pages, torch.cuda.graph_pool_handle(), []
-        self.holds = placing.Holds(arena.points, changes, self.stream.cuda_stream)
+        self.holds = placing.HoldingFollower(arena.points, changes, self.stream.cuda_stream)
         self._set_state("recording")
 
-    def _find_holds(self, requests, most_pages):
+    def _find_holds(self, requests, max_pages):
         """(pages of the pool, the changes of held pieces with which the requests find room there). Raises NotRecorded if there are none."""
-        for pages in range(most_pages, max(0, most_pages - SIZES_TRIED), -1):
-            changes, lacking = steering.find_holds(requests, Pieces([(pages * PAGE, 2**40)]), 0, pages * PAGE)
+        for pages in range(max_pages, max(0, max_pages - SIZES_TRIED), -1):
+            changes, lacking = steering.find_holds(requests, FreePieces([(pages * PAGE, 2**40)]), 0, pages * PAGE)
             if changes is not None:
                 return pages, changes
             if lacking:
                 break
-        raise NotRecorded(f"no places are found for the tensors in a pool of {most_pages * PAGE >> 20} MiB")
+        raise NotRecorded(f"no places are found for the tensors in a pool of {max_pages * PAGE >> 20} MiB")
 
-    def _record(self, which, inputs):
+    def _record(self, compiled_pass, inputs):
         """Records a pass and replays it. If it cannot be recorded, launches it."""
-        layouts = [Layout(each) for each in inputs]
+        layouts = [TensorLayout(each) for each in inputs]
         try:
-            graph, copied, outputs = self._capture(which, inputs, layouts)
+            graph, copied, outputs = self._capture(compiled_pass, inputs, layouts)
         except Exception as error:  # noqa: BLE001  kernels that cannot be recorded raise errors of many types
             self.plan.launched_because = f"a pass cannot be recorded: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
-            return self._launch_instead(which, layouts)
+            return self._launch_instead(compiled_pass, layouts)
         for i, own in copied.items():
             own.copy_(layouts[i].kept)
         graph.replay()
-        keep = self._keep_backward if which.is_backward else self._keep_forward
-        return keep(which, graph, [layout.address for layout in layouts], copied, outputs)
+        keep = self._keep_backward if compiled_pass.is_backward else self._keep_forward
+        return keep(compiled_pass, graph, [layout.address for layout in layouts], copied, outputs)
 
-    def _launch_instead(self, which, layouts):
-        placing.follow(None)
-        if not which.is_backward:
-            self.drop()
+    def _launch_instead(self, compiled_pass, layouts):
+        placing.set_follower(None)
+        if not compiled_pass.is_backward:
+            self.drop_recordings()
             if self.arena.map_memory():
-                self.arena.begin()
+                self.arena.begin_step()
         storages = {}
-        made = which.launch_between_points([layout.tensor(storages) for layout in layouts])
-        if which.is_backward:
+        made = compiled_pass.launch_and_mark_points([layout.make_tensor(storages) for layout in layouts])
+        if compiled_pass.is_backward:
             torch.cuda.synchronize(self.device)
-            self.drop()
+            self.drop_recordings()
         return made
 
-    def _capture(self, which, inputs, layouts):
+    def _capture(self, compiled_pass, inputs, layouts):
         """(CUDA graph, {position: own tensor for an input}, outputs) of a pass. Keeps the inputs that are not in the pool in `layouts`."""
-        if which.is_backward and not self.saved <= {layout.address for layout in layouts}:
+        if compiled_pass.is_backward and not self.saved <= {layout.address for layout in layouts}:
             raise NotRecorded("tensors of another forward pass are given")
-        saved, steady = (self.saved, self.known) if which.is_backward else ((), self.steady)
+        saved, steady = (self.saved, self.known) if compiled_pass.is_backward else ((), self.steady)
         for i, layout in enumerate(layouts):
             if layout.address not in saved:
                 layout.kept = inputs[i]
@@ -250,8 +250,8 @@ class StepGraphs:
         with torch.cuda.stream(self.stream):
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
-                if which.is_backward:
-                    placing.at_point(which.begins)
+                if compiled_pass.is_backward:
+                    placing.reach_pass_point(compiled_pass.begins)
                 else:
                     map_pages(self.pages, self.device)
                 for i in moved:
@@ -260,62 +260,62 @@ class StepGraphs:
                         raise NotRecorded("elements of an input overlap or have gaps")
                 if self.workspace:
                     use_cublas(self.device)  # after the copies, which its results would overwrite in each replay
-                if not which.is_backward:
-                    placing.follow(self.holds)
-                    self.holds.begin()
-                    placing.at_point(which.begins)
-                outputs = list(which.launch(inputs))
-                placing.at_point(which.ends)
+                if not compiled_pass.is_backward:
+                    placing.set_follower(self.holds)
+                    self.holds.begin_step()
+                    placing.reach_pass_point(compiled_pass.begins)
+                outputs = list(compiled_pass.launch(inputs))
+                placing.reach_pass_point(compiled_pass.ends)
             finally:
                 graph.capture_end()
-                private.free_workspaces()  # the other pass may use that memory
+                private.free_cublas_workspaces()  # the other pass may use that memory
         return graph, copied, outputs
 
-    def _keep_forward(self, which, graph, addresses, copied, outputs):
+    def _keep_forward(self, compiled_pass, cuda_graph, input_addresses, copy_of_input, outputs):
         """Keeps the recorded forward pass. Returns its outputs; the backward pass frees those that are saved."""
-        self.known = {each.data_ptr() for each in copied.values()} | set(addresses)
+        self.known = {each.data_ptr() for each in copy_of_input.values()} | set(input_addresses)
         pooled = [i for i, each in enumerate(outputs) if is_on_gpu(each) and each.data_ptr() not in self.known]
         self.saved = {outputs[i].data_ptr() for i in pooled if i >= self.results}
         storages, without_memory = {}, list(outputs)
         for i in pooled:
-            without_memory[i] = Layout(outputs[i]).tensor(storages)
+            without_memory[i] = TensorLayout(outputs[i]).make_tensor(storages)
         del storages
-        which.recorded = Recording(graph, addresses, copied, without_memory, pooled)
+        compiled_pass.recorded = PassRecording(cuda_graph, input_addresses, copy_of_input, without_memory, pooled)
         self.slots = [(i, slot) for i, each in enumerate(outputs) if isinstance(each, torch.Tensor) and not is_on_gpu(each) for slot in copies.slots_at(each.data_ptr())]
         if any(outputs[i].numel() * outputs[i].element_size() > MAX_RESULT for i in pooled if i < self.results):
             self.plan.launched_because = "the forward pass has a large result"
         return [each.clone() if i < self.results and i in pooled else each for i, each in enumerate(outputs)]
 
-    def _keep_backward(self, which, graph, addresses, copied, outputs):
+    def _keep_backward(self, compiled_pass, cuda_graph, input_addresses, copy_of_input, outputs):
         """Keeps the recorded backward pass, unless the pool does not fit into the budget. Returns its outputs."""
-        placing.follow(None)
+        placing.set_follower(None)
         pooled = [i for i, each in enumerate(outputs) if is_on_gpu(each)]
-        which.recorded = Recording(graph, addresses, copied, outputs, pooled)
+        compiled_pass.recorded = PassRecording(cuda_graph, input_addresses, copy_of_input, outputs, pooled)
         self.replays = 0
         self._set_state("replayed")
-        made = [each.detach() if i in which.recorded.pooled else each for i, each in enumerate(outputs)]
+        made = [each.detach() if i in compiled_pass.recorded.pooled else each for i, each in enumerate(outputs)]
         if torch.cuda.memory_reserved(self.device) > self.plan.budget:
             self.plan.launched_because = "the pool exceeds the budget"
         if self.plan.launched_because:
             torch.cuda.synchronize(self.device)
-            self.drop()
+            self.drop_recordings()
         return made
 
-    def _replay(self, which, inputs):
-        made = which.recorded.replay(inputs)
-        self.replays += which.is_backward
+    def _replay(self, compiled_pass, inputs):
+        made = compiled_pass.recorded.replay(inputs)
+        self.replays += compiled_pass.is_backward
         for i, slot in self.slots:
-            slot.is_awaited = not which.is_backward
+            slot.is_awaited = not compiled_pass.is_backward
             if slot.is_awaited:
                 slot.view = weakref.ref(made[i])
-        if not which.is_backward:
-            for i in which.recorded.pooled:
+        if not compiled_pass.is_backward:
+            for i in compiled_pass.recorded.pooled:
                 if i < self.results:
                     made[i] = made[i].clone()
         return made
 
 
-def allocate_workspaces(device):
+def allocate_cublas_workspaces(device):
     """Makes cuBLAS allocate its workspaces in the threads of both passes, so that they are measured."""
     for kind in (torch.float32, torch.bfloat16):
         a = torch.ones(16, 16, device=device, dtype=kind, requires_grad=True)
@@ -324,10 +324,10 @@ def allocate_workspaces(device):
     torch.cuda.synchronize(device)
 
 
-def map_pages(count, device):
+def map_pages(page_count, device):
     """Makes the allocator map that many pages as one free piece. It counts how often it maps memory of a pool, and fails to give back more pieces
     than it has mapped: so each page is mapped by itself."""
-    held = [torch.empty(PAGE, dtype=torch.uint8, device=device) for _ in range(count)]
+    held = [torch.empty(PAGE, dtype=torch.uint8, device=device) for _ in range(page_count)]
     held.clear()
 
 
@@ -338,14 +338,14 @@ def use_cublas(device):
         torch.mm(a, a)
 
 
-def with_own_tensors(requests, workspace, input_bytes, forward_ends, backward_begins):
+def with_recorded_tensors(requests, workspace_bytes, input_bytes, forward_ends, backward_begins):
     """The requests of both passes with those that recording adds: a workspace in each pass, and copies of inputs, which stay. forward_ends,
     backward_begins: their points. Small allocations are left out."""
-    def rounded(sizes):
-        return [-(-size // GRAIN) * GRAIN for size in sizes if size > steering.MAX_SMALL]
+    def rounded_large(byte_counts):
+        return [-(-size // GRAIN) * GRAIN for size in byte_counts if size > steering.MAX_SMALL]
 
     final = max((request[3] for request in requests), default=0)
-    added = [(-3 - number, size, -1, final) for number, size in enumerate(rounded(input_bytes))]
-    added += [(key, size, begins, ends) for size in rounded([workspace]) for key, begins, ends in ((-1, -1, forward_ends), (-2, backward_begins, final))]
+    added = [(-3 - number, size, -1, final) for number, size in enumerate(rounded_large(input_bytes))]
+    added += [(key, size, begins, ends) for size in rounded_large([workspace_bytes]) for key, begins, ends in ((-1, -1, forward_ends), (-2, backward_begins, final))]
     begun, ended = [(True, key, size, begins) for key, size, begins, _ in added], [(False, key, size, ends) for key, size, _, ends in added]
     return sorted([*begun, *ended, *requests], key=lambda request: request[3])

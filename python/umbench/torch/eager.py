@@ -10,31 +10,31 @@ import torch
 
 from . import capture, computed_layers, computed_loss, operators
 from .convert import Converted
-from .opaque import add_opaque, add_update
-from .values import is_tangent, mutations_of, outputs_of, unique_name
+from .opaque import add_opaque_operator, add_in_place_write
+from .values import is_tangent, changed_input_by_output, output_nodes_of, add_unique_name
 from .walk import View, Walk
 
 KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
 
 
-def convert_model(factory, *, inference=False, autocast=None, name="model", precision=None):
+def convert_model(make_model_and_inputs, *, inference=False, autocast=None, name="model", precision=None):
     """The convert.Converted of a function that returns (model, inputs), with the operators of eager PyTorch."""
-    once = capture.capture(factory, compiled=False, inference=inference, autocast=autocast)
-    samples = samples_of(once)
-    twice, uncut = _capture_doubled(factory, inference, autocast) if samples > 1 else (None, "")
+    once = capture.capture(make_model_and_inputs, compiled=False, inference=inference, autocast=autocast)
+    samples = common_batch_size(once)
+    twice, uncut = _capture_doubled(make_model_and_inputs, inference, autocast) if samples > 1 else (None, "")
     walk = Walk(once.graph.graph, twice.graph.graph if twice else None, samples)
     walk.uncut = uncut
-    outputs = outputs_of(once.graph.graph)
-    changed = mutations_of(once.graph.graph, once.num_fwd_outputs)
+    outputs = output_nodes_of(once.graph.graph)
+    changed = changed_input_by_output(once.graph.graph, once.num_fwd_outputs)
     results = [n for i, n in enumerate(outputs[:once.num_fwd_outputs]) if i not in changed and isinstance(n, torch.fx.Node)]
-    add_all_nodes(walk, roles_of(once), None if inference else results[0])
+    add_all_nodes(walk, roles_and_names_of(once), None if inference else results[0])
     wanted = set()
     for result in results:
         tensor = walk.views[result].tensor
         tensor.use = "output"
         wanted.add(tensor)
     wanted |= name_gradients(walk, once, outputs[once.num_fwd_outputs:])
-    wanted |= write_buffers(walk, {outputs[i]: buffer for i, buffer in changed.items()})
+    wanted |= write_buffers_in_place(walk, {outputs[i]: buffer for i, buffer in changed.items()})
     walk.drop_unneeded_operators(wanted)
     return to_converted(walk, name, precision)
 
@@ -48,7 +48,7 @@ def to_converted(walk, name, precision):
     return Converted(document, alone=alone, left_out=walk.left_out, uncut=walk.uncut)
 
 
-def samples_of(joint):
+def common_batch_size(joint):
     """The first extent of the inputs, if they have one in common."""
     inputs = [n.meta["val"] for n in joint.graph.graph.nodes if n.op == "placeholder" and role_of(n, joint) == "input"]
     sizes = {v.shape[0] for v in inputs if isinstance(v, torch.Tensor) and v.dim()}
@@ -62,39 +62,39 @@ def role_of(node, joint):
     return "label" if joint.names.get(node.name) == "labels" else "input"
 
 
-def roles_of(joint):
+def roles_and_names_of(joint):
     """{input of the graph: (role, name of its tensor)}."""
     return {n.name: (role_of(n, joint), joint.names.get(n.name, n.name)) for n in joint.graph.graph.nodes if n.op == "placeholder"}
 
 
-def _capture_doubled(factory, inference, autocast):
+def _capture_doubled(make_model_and_inputs, inference, autocast):
     """(the Joint traced with twice the batch, ""), or (None, the reason why it cannot be traced)."""
     try:
-        return capture.capture(factory, compiled=False, inference=inference, autocast=autocast, batch_factor=2), ""
+        return capture.capture(make_model_and_inputs, compiled=False, inference=inference, autocast=autocast, batch_factor=2), ""
     except capture.CannotExport as error:
         return None, str(error)
 
 
 # --- the walk ---
 
-def add_all_nodes(walk, roles, loss):
-    """Adds all nodes to the walk. roles_of() returned `roles`; `loss` is the node of the loss, None for inference."""
+def add_all_nodes(walk, roles_and_names, loss_node):
+    """Adds all nodes to the walk. `roles_and_names`: of roles_and_names_of(). `loss_node` is None for inference."""
     for node in walk.nodes:
         if node.op == "placeholder":
-            use, name = roles[node.name]
+            use, name = roles_and_names[node.name]
             if isinstance(node.meta["val"], torch.Tensor):
-                walk.views[node] = View(walk.add_tensor(name, node.meta["val"], use, walk.batch_relation(node) == "batch" and use != "parameter"))
+                walk.views[node] = View(walk.add_tensor(name, node.meta["val"], use, walk.relation_to_batch(node) == "batch" and use != "parameter"))
         elif node.op == "get_attr":
             walk.views[node] = None
         elif node.op == "call_function":
-            add_operator(walk, node)
-        if node is loss:
+            add_node(walk, node)
+        if node is loss_node:
             walk.use = "activation_gradient"
 
 
-def add_operator(walk, node):
+def add_node(walk, node):
     """Adds what a node computes to the walk: a view, an operator of umbench or an opaque one."""
-    name = operators.name_of(node)
+    name = operators.operator_name(node)
     if node.target is operator.getitem:
         found = walk.views.get(node.args[0])
         walk.views[node] = found[node.args[1]] if isinstance(found, list) else found
@@ -102,14 +102,14 @@ def add_operator(walk, node):
         walk.views[node] = None
     elif name in operators.PLAIN_VIEWS or (name in ("clone", "contiguous") and walk.keeps_layout(node)):
         walk.views[node] = walk.view_of(node.args[0], node, keeps_order=True)
-    elif node in walk.views or (computed_layers.sliced_channels(node) and computed_layers.split_concat_gradient(walk, node)):
+    elif node in walk.views or (computed_layers.sliced_channel_range(node) and computed_layers.split_concat_gradient(walk, node)):
         pass
     elif name in operators.OTHER_VIEWS:
         walk.views[node] = walk.view_of(node.args[0], node, keeps_order=False)
     else:
         known = KNOWN.get(name.lstrip("_"))
         if known is None or not known(walk, node):
-            add_opaque(walk, node)
+            add_opaque_operator(walk, node)
 
 
 # --- results ---
@@ -123,24 +123,24 @@ def name_gradients(walk, joint, gradients):
         if not isinstance(view, View) or view.tensor.use in ("parameter", "parameter_gradient"):
             continue
         if role_of(node, joint) == "parameter":
-            view.tensor.use, view.tensor.name = "parameter_gradient", unique_name(walk.names, joint.names[node.name] + ".grad")
+            view.tensor.use, view.tensor.name = "parameter_gradient", add_unique_name(walk.names, joint.names[node.name] + ".grad")
         wanted.add(view.tensor)
     return wanted
 
 
-def write_buffers(walk, changed):
+def write_buffers_in_place(walk, buffer_number_by_value):
     """Makes the model's changes of buffers write in place. Statistics of normalisations and counters are left out, since an iteration does
-    not read the values that it writes. `changed` maps each new value to the placeholder of its buffer."""
+    not read the values that it writes. `buffer_number_by_value`: {new value: number of its buffer among the inputs}."""
     wanted, left_out = set(), 0
     by_name = {n.name: n for n in walk.nodes if n.op == "placeholder"}
     placeholders = list(by_name.values())
-    for node, number in changed.items():
+    for node, number in buffer_number_by_value.items():
         old = placeholders[number]
         value, target = walk.views.get(node), walk.views[old].tensor
         if not isinstance(value, View) or value.tensor is target or old.meta["val"].dim() == 0:
             left_out += old.meta["val"].numel() * old.meta["val"].element_size()
             continue
-        add_update(walk, old, target, value.tensor)
+        add_in_place_write(walk, old, target, value.tensor)
         wanted.add(target)
     walk.left_out = left_out
     return wanted

@@ -24,18 +24,18 @@ def main(options):
     kernel_ns = options.launch
     if options.measure:
         from umbench.torch import measuring
-        times = measuring.Times(options.measure)
-        measuring.set_durations(converted, times)
+        times = measuring.OperatorTimes(options.measure)
+        measuring.measure_durations(converted, times)
         kernel_ns = kernel_ns or launches.KERNEL_NS
         for why in sorted(set(times.untimed.values())):
             print(f"a generated kernel is not timed but priced by its bytes: {why.splitlines()[0]}", file=sys.stderr)
     elif figures:
-        rates.set_durations(converted, figures)
+        rates.set_durations_by_figures(converted, figures)
     if kernel_ns:
-        launches.add_waits(converted, kernel_ns)
-    optimizer.add_step(converted.document, options.optimizer, options.step)
-    output.write(convert.as_text(converted.document), options.out)
-    report(converted, options, time.monotonic() - began)
+        launches.add_launch_waits(converted, kernel_ns)
+    optimizer.add_optimizer_step(converted.document, options.optimizer, options.step)
+    output.write(convert.document_text(converted.document), options.out)
+    print_summary(converted, options, time.monotonic() - began)
 
 
 def convert_model(options):
@@ -52,28 +52,28 @@ def convert_model(options):
         raise load.BadInput(f"{options.model}: {error}") from None
 
 
-def load_function(name):
+def load_function(module_and_function):
     """The function that MODULE:FUNCTION names."""
-    module, _, function = name.rpartition(":")
+    module, _, function = module_and_function.rpartition(":")
     found = getattr(load_module(module), function, None)
     if not callable(found):
         raise load.BadInput(f"{module}: has no function {function}")
     return found
 
 
-def load_module(name):
+def load_module(name_or_path):
     """The module of that name, or of that .py file."""
     try:
-        if name.endswith(".py"):
-            sys.path.insert(1, str(Path(name).resolve().parent))
-            spec = importlib.util.spec_from_file_location(Path(name).stem, name)
+        if name_or_path.endswith(".py"):
+            sys.path.insert(1, str(Path(name_or_path).resolve().parent))
+            spec = importlib.util.spec_from_file_location(Path(name_or_path).stem, name_or_path)
             found = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(found)
             return found
         sys.path.insert(1, str(Path.cwd()))
-        return importlib.import_module(name)
+        return importlib.import_module(name_or_path)
     except Exception as error:
-        raise load.BadInput(f"{name}: cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        raise load.BadInput(f"{name_or_path}: cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}") from None
 
 
 def read_machine(name_or_path):
@@ -81,15 +81,15 @@ def read_machine(name_or_path):
     return load.read_json(name_or_path if name_or_path.endswith(".json") else places.RESULTS / "machines" / f"{name_or_path}.json", "--machine ")
 
 
-def report(converted, options, seconds):
-    """Prints a summary of the exported graph. `seconds` is the time of the export."""
+def print_summary(converted, options, export_seconds):
+    """Prints a summary of the exported graph."""
     from umbench.torch import liveness
     document = converted.document
     sizes = {}
     for tensor in document["tensors"]:
         role = tensor.get("use", "activation")
         sizes[role] = sizes.get(role, 0) + liveness.tensor_bytes(tensor)
-    print(f"{document['name']}: {len(document['ops'])} operators, {len(document['tensors'])} tensors, as {options.form}, in {seconds:.1f} s")
+    print(f"{document['name']}: {len(document['ops'])} operators, {len(document['tensors'])} tensors, as {options.form}, in {export_seconds:.1f} s")
     print("  " + ", ".join(f"{role.replace('_', ' ')}s {size / 2**20:.1f} MiB" for role, size in sizes.items()))
     if options.optimizer == "none" and not options.inference:
         states = sizes.get("parameter_gradient", 0)

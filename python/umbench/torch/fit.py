@@ -10,11 +10,11 @@ import torch
 from . import chunks, copies, micro, placing, private, refusals, rewrites, skips
 from .arena import Arena
 from .costs import RATES, costs_for, rates_of
-from .cuda_graphs import StepGraphs, allocate_workspaces
-from .operators import name_of
-from .plan import Plan, in_gib
-from .planner import NoPlan, NoRoom, ask
-from .step import device_of, step_and_pytorchs_choice
+from .cuda_graphs import StepGraphs, allocate_cublas_workspaces
+from .operators import operator_name
+from .plan import Plan, size_text
+from .planner import NoPlan, NoRoom, ask_planner
+from .step import device_type_of, step_and_pytorchs_choice
 
 BYTES_OF_UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 # Bytes of an optimizer's states for each byte of a parameter.
@@ -43,15 +43,15 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     states_per_byte(optimizer)
     if micro_batches != 1 and not statistics_of_parts:
         micro.refuse_batch_norms(model)
-    plan = Plan(bytes_of(budget))
+    plan = Plan(parse_budget(budget))
     if torch.cuda.is_available():
         private.configure_allocator()
-    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, bits, backend, effort, cuda_graphs), micro_batches))
+    private.install_call(model, FittedCall(model, plan, PlanningCompiler(model, plan, optimizer, tier, bits, backend, effort, cuda_graphs), micro_batches))
     model.plan = plan
     return model
 
 
-class Call:
+class FittedCall:
     """Runs calls of the fitted model. Compiles it, measures the peak of the second step, and makes another plan if that peak exceeds the budget,
     if the forward pass runs out of memory, or if the step does not fit into mapped memory of the budget's size."""
 
@@ -70,30 +70,30 @@ class Call:
     def start_over(self):
         """Discards plan, arena and measurements. The next call compiles and plans again."""
         self.repeat_measurement()
-        placing.follow(None)
+        placing.set_follower(None)
         self.steps, self.plan.micro_batches, self.arena = 0, self.counts[0], None
         self.plan.settled, self.plan.within = False, None
-        self.planning.close()
+        self.planning.free_host_memory()
         if self.graphs:
-            self.graphs.start_over()
-        self.run = torch.compile(private.plain_call(self.model), backend=without_keeping(self.planning.compile), fullgraph=True, dynamic=False)
+            self.graphs.forget_passes()
+        self.run = torch.compile(private.original_call_of(self.model), backend=call_without_keeping(self.planning.compile), fullgraph=True, dynamic=False)
 
-    def choose_count(self, inputs, keyword_inputs):
+    def choose_part_count(self, inputs, keyword_inputs):
         """Plans for several numbers of parts without compiling, and chooses one."""
-        def predicted_ms(count):
-            """(predicted ms of a step in `count` parts by its plan, the same by PyTorch's own choice); raises NoPlan if there is no plan."""
-            self.counts = [count]
+        def predicted_ms(part_count):
+            """(predicted ms of a step in `part_count` parts by its plan, the same by PyTorch's own choice); raises NoPlan if there is no plan."""
+            self.counts = [part_count]
             self.start_over()
             try:
-                self.run_once(inputs, keyword_inputs)
+                self.run_model(inputs, keyword_inputs)
             except micro.PlanMade:
-                return self.planning.step_ms(count)
+                return self.planning.step_ms(part_count)
 
-        if self.planning.on_gpu():
-            allocate_workspaces(next(self.model.parameters()).device)
+        if self.planning.is_on_gpu():
+            allocate_cublas_workspaces(next(self.model.parameters()).device)
         self.planning.only_plans, self.counts = True, list(micro.COUNTS)
         try:
-            counts = micro.choose_counts(predicted_ms)
+            counts = micro.choose_part_counts(predicted_ms)
         finally:
             self.planning.only_plans, self.counts = False, list(micro.COUNTS)
         self.chosen, self.counts = True, counts
@@ -101,25 +101,25 @@ class Call:
 
     def __call__(self, *inputs, **keyword_inputs):
         if not self.chosen and torch.is_grad_enabled():
-            self.choose_count(inputs, keyword_inputs)
-        if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
+            self.choose_part_count(inputs, keyword_inputs)
+        if not self.plan.settled and torch.is_grad_enabled() and self.planning.is_on_gpu():
             self.begin_step()
         elif self.graphs and not torch.is_grad_enabled():
-            self.graphs.drop()  # an evaluation needs the memory
+            self.graphs.drop_recordings()  # an evaluation needs the memory
         elif self.graphs and self.plan.within and self.arena is not None and self.graphs.begin_step(self.arena, self.model):
-            return self.run_once(inputs, keyword_inputs)
+            return self.run_model(inputs, keyword_inputs)
         elif self.arena is not None and torch.is_grad_enabled():
             self.arena.remap_if_needed()
-            if self.arena.has_stopped_placing():
-                self.plan.mark_memory_lost()
-                placing.follow(None)
+            if self.arena.has_run_out_of_remaps():
+                self.plan.warn_of_lost_memory()
+                placing.set_follower(None)
                 self.arena = None
         if self.arena is not None and torch.is_grad_enabled() and not self.arena.recording:
-            self.arena.begin()
+            self.arena.begin_step()
         try:
-            result = self.run_once(inputs, keyword_inputs)
+            result = self.run_model(inputs, keyword_inputs)
             if self.steps == 2 and torch.is_grad_enabled():
-                self.ran_backward = not private.after_backward(result, self.set_ran_backward)
+                self.ran_backward = not private.call_after_backward(result, self.note_backward_ended)
             return result
         except NoRoom:
             if len(self.counts) == 1:
@@ -132,15 +132,15 @@ class Call:
         self.start_over()
         return self(*inputs, **keyword_inputs)
 
-    def run_once(self, inputs, keyword_inputs):
+    def run_model(self, inputs, keyword_inputs):
         try:
             if self.plan.plans == 0:
                 refusals.check_model(self.model)  # checks again, since the model may have been sharded
-            refusals.check_caller()
+            refusals.check_not_distributed()
             refusals.check_inputs(inputs, keyword_inputs)
-            private.forget_hints((inputs, keyword_inputs))
-            with private.errors_of_breaks(NoPlan):
-                count = micro.largest_count(self.counts[0], inputs, keyword_inputs) if self.is_auto and self.chosen else self.counts[0]
+            private.forget_dynamic_sizes((inputs, keyword_inputs))
+            with private.graph_breaks_raise(NoPlan):
+                count = micro.largest_part_count(self.counts[0], inputs, keyword_inputs) if self.is_auto and self.chosen else self.counts[0]
                 if count == 1 or not torch.is_grad_enabled():
                     return self.run(*inputs, **keyword_inputs)
                 return micro.run_in_parts(self.run, self.model, count, inputs, keyword_inputs)
@@ -148,13 +148,13 @@ class Call:
             self.repeat_measurement()
             raise
 
-    def set_ran_backward(self):
+    def note_backward_ended(self):
         self.ran_backward = True
 
     def repeat_measurement(self):
         """After an error, lets the next step be measured as the second one."""
         if self.arena is not None and self.steps == 2:
-            self.arena.close()
+            self.arena.cancel_recording()
             self.steps = 1
 
     def begin_step(self):
@@ -165,12 +165,12 @@ class Call:
             self.repeats += 1
             self.repeat_measurement()  # the backward pass of the last step failed or never ran
         if self.steps == 0:
-            allocate_workspaces(device)
+            allocate_cublas_workspaces(device)
         elif self.steps == 1:
             torch.cuda.reset_peak_memory_stats(device)
             torch.cuda.synchronize(device)
             self.arena = Arena(device, self.plan.budget)
-            self.arena.record()
+            self.arena.begin_recording()
             self.begun = time.monotonic()
         elif self.steps == 2:
             torch.cuda.synchronize(device)
@@ -179,36 +179,36 @@ class Call:
             self.plan.add_measurement(torch.cuda.max_memory_allocated(device), reserved, ms)
             recorded = self.arena.finish_recording()
             if reserved <= self.plan.budget:
-                self.plan.settle(reserved)
-            elif self.plan.measured["peak"] <= self.plan.budget and recorded and private.maps_pages():
-                self.make_room()
-            elif self.plan.exceeds_usable() and self.plan.plans < self.MAX_PLANS:
+                self.plan.make_final(reserved)
+            elif self.plan.measured["peak"] <= self.plan.budget and recorded and private.allocator_maps_pages():
+                self.map_memory_or_replan()
+            elif self.plan.measured_peak_exceeds_usable() and self.plan.plans < self.MAX_PLANS:
                 self.start_over()
             else:
-                self.plan.settle(reserved)
-        elif self.arena.check_fit():
-            self.plan.settle(self.arena.reserved_in_all())
+                self.plan.make_final(reserved)
+        elif self.arena.note_whether_step_fitted():
+            self.plan.make_final(self.arena.total_reserved_bytes())
         else:
-            self.make_room()
+            self.map_memory_or_replan()
         self.steps += 1
         if self.plan.settled and self.planning.backend == "inductor":
-            private.launch_straight()
+            private.skip_launch_checks()
 
-    def make_room(self):
+    def map_memory_or_replan(self):
         """Maps memory for the step. If that fails, makes another plan, with more slack unless that plan already includes the missing bytes."""
         if self.arena.mappings < self.MAX_MAPPINGS and self.arena.map_memory():
             return
         if self.plan.plans < self.MAX_PLANS:
             foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # the next plan includes these bytes
-            if not self.plan.exceeds_usable() or self.arena.lacking > foreseen:
+            if not self.plan.measured_peak_exceeds_usable() or self.arena.lacking > foreseen:
                 self.plan.leave_more_slack(self.arena.lacking - foreseen)
             self.start_over()
         else:
             self.arena.stop_placing()
-            self.plan.settle(self.plan.measured["reserved"])
+            self.plan.make_final(self.plan.measured["reserved"])
 
 
-def bytes_of(budget):
+def parse_budget(budget):
     """Parses a budget such as "24GiB", "512 MB" or a number to bytes."""
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
     if isinstance(budget, (int, float)) and not isinstance(budget, bool) and math.isfinite(budget):
@@ -220,18 +220,18 @@ def bytes_of(budget):
     return size
 
 
-def without_keeping(method):
+def call_without_keeping(method):
     """A function that calls a method by a weak reference to its object. PyTorch keeps compile functions alive, which must not keep the model."""
     held = weakref.WeakMethod(method)
     return lambda *args, **kwargs: held()(*args, **kwargs)
 
 
-def close_all(slabs):
+def close_slabs(slabs):
     while slabs:
         slabs.pop().close()
 
 
-class Planning:
+class PlanningCompiler:
     """Compiles the graphs that Dynamo finds, each with a plan."""
 
     def __init__(self, model, plan, optimizer, tier, bits, backend, effort, cuda_graphs=False):
@@ -241,57 +241,57 @@ class Planning:
         self.allocated = self.workspaces = self.states = 0  # bytes before the first plan: all but workspaces, workspaces, the optimizer's states
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
         self.only_plans, self.bytes_per_ns = False, 0
-        weakref.finalize(self, close_all, self.slabs).atexit = False
+        weakref.finalize(self, close_slabs, self.slabs).atexit = False
 
-    def on_gpu(self):
+    def is_on_gpu(self):
         return any(p.is_cuda for p in self.model.parameters())
 
-    def close(self):
+    def free_host_memory(self):
         """Frees the host memory that the compiled graphs use for offloaded tensors."""
-        close_all(self.slabs)
+        close_slabs(self.slabs)
 
     def compile(self, graph, inputs):
         """Compiles Dynamo's graph. Its losses are cut into the smallest number of shares for which there is a plan. No more shares are tried
         where these need no less memory."""
-        refusals.check_graph(graph.graph)
+        refusals.check_fixed_sizes(graph.graph)
         if self.graphs:
-            self.graphs.drop()
-        if not self.allocated and self.on_gpu():
-            self.measure_allocated()
+            self.graphs.drop_recordings()
+        if not self.allocated and self.is_on_gpu():
+            self.measure_memory_before_plan()
         least = math.inf
-        for self.shares in chunks.shares_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]:
+        for self.shares in chunks.share_counts_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]:
             try:
-                return self.compile_shares(graph, inputs)
+                return self.compile_in_shares(graph, inputs)
             except NoRoom as error:
                 if self.plan.predicted["peak"] >= least:
                     break
                 least, refusal = self.plan.predicted["peak"], error
         raise refusal
 
-    def measure_allocated(self):
+    def measure_memory_before_plan(self):
         """Frees the workspaces of cuBLAS, and stores how much memory was allocated before the first plan, and for what."""
         device = next(self.model.parameters()).device
         allocated = torch.cuda.memory_allocated(device)
-        private.free_workspaces()
+        private.free_cublas_workspaces()
         self.allocated = torch.cuda.memory_allocated(device)
         self.workspaces = allocated - self.allocated
-        self.states = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
+        self.states = sum(t.numel() * t.element_size() for t in gpu_states_of(self.optimizer))
 
-    def compile_shares(self, graph, inputs):
-        return private.compile_graph(chunks.cut_losses(graph, self.shares), inputs, without_keeping(self.partition), self.backend,
-                                     self.graphs and self.graphs.wrapped)
+    def compile_in_shares(self, graph, inputs):
+        return private.compile_graph(chunks.cut_losses_into_shares(graph, self.shares), inputs, call_without_keeping(self.plan_and_split), self.backend,
+                                     self.graphs and self.graphs.wrap_pass)
 
-    def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
+    def plan_and_split(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
-        device = torch.device(device_of(joint))
+        device = torch.device(device_type_of(joint))
         on_gpu = device.type == "cuda"
         rates = rates_of(torch.cuda.get_device_name(device)) if on_gpu else RATES[""]
         self.bytes_per_ns = rates["bytes"]
         if on_gpu:
             self.plan.leave_slack()
-        private.simplify(joint)
+        private.remove_dead_and_repeated_nodes(joint)
         self.costs = self.costs or costs_for(device)
-        rates = {**rates, "link": self.costs.link()} if self.tier else rates
+        rates = {**rates, "link": self.costs.link_bytes_per_ns()} if self.tier else rates
         unforeseen = self.plan.unforeseen.get(self.shares, 0)
 
         def plan_graph(graph):
@@ -299,55 +299,55 @@ class Planning:
             step, begin = step_and_pytorchs_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
             if on_gpu:
                 self.costs.free_memory()
-                private.free_workspaces()  # frees the workspaces of the stream on which operators were measured
+                private.free_cublas_workspaces()  # frees the workspaces of the stream on which operators were measured
             base = self.base_bytes(step) + unforeseen
-            return step, base, ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)
+            return step, base, ask_planner(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)
 
-        graphs = skips.make_variants(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
+        graphs = skips.make_graph_variants(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
         joint, (step, base, answer) = fastest_of(graphs, plan_graph, self.plan.usable)
         answer["bound"] -= unforeseen  # subtracts memory that another plan may not need
-        self.plan.set_answer(step, answer, base, self.shares)
+        self.plan.store_answer(step, answer, base, self.shares)
         self.plan.untimed = sorted(self.costs.untimed)
         seconds = time.monotonic() - begun
         self.plan.seconds += seconds
         if answer["plan"]["peak"] > self.plan.usable:
-            least, bound = in_gib(self.plan.min_budget()), in_gib(self.plan.min_budget(self.plan.bound))
-            raise NoRoom(f"no plan within {in_gib(self.plan.budget)}; the least found is {least}, none is below {bound}")
+            least, bound = size_text(self.plan.min_budget()), size_text(self.plan.min_budget(self.plan.bound))
+            raise NoRoom(f"no plan within {size_text(self.plan.budget)}; the least found is {least}, none is below {bound}")
         if self.only_plans:
             raise micro.PlanMade(f"planned in {seconds:.1f} s")
         self.plan.plans += 1
         if self.graphs:
             self.graphs.results, self.graphs.workspace = num_fwd_outputs, self.workspaces // 2 if has_matrix_products(step) else 0
             self.plan.launched_because = "" if on_gpu else "the model is on the CPU"
-        forward, backward = private.split_saving(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
+        forward, backward = private.split_saving(joint, inputs, step.names_of(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
         if self.plan.offloaded:
-            self.offload(step, answer["plan"]["offloaded"], forward, backward, num_fwd_outputs, on_gpu)
-        self.plan.note_differences(forward, backward)
+            self.insert_copies(step, answer["plan"]["offloaded"], forward, backward, num_fwd_outputs, on_gpu)
+        self.plan.store_differences(forward, backward)
         for graph in (forward, backward):
-            chunks.sum_in_place(graph)
+            chunks.overwrite_sums(graph)
         if self.backend == "inductor":
-            private.mark_nodes_to_store(backward, step.names(answer["plan"]["stored"]))
-            rewrites.widen_where_read(forward)
-            rewrites.widen_where_read(backward)
+            private.mark_nodes_to_store(backward, step.names_of(answer["plan"]["stored"]))
+            rewrites.widen_in_each_reader(forward)
+            rewrites.widen_in_each_reader(backward)
         return forward, backward
 
-    def offload(self, step, moves, forward, backward, num_fwd_outputs, on_gpu):
+    def insert_copies(self, step, moves, forward, backward, num_fwd_outputs, is_on_gpu):
         """Puts the copies of the plan's `moves`, [(node, gone_after, back_before)], into both graphs."""
-        gpu_number = next(self.model.parameters()).device.index if on_gpu else None
-        with private.real_tensors():
-            slab = copies.Slab([copies.bytes_of(step.nodes[i]) for i, _, _ in moves], self.tier, gpu_number)
+        gpu_number = next(self.model.parameters()).device.index if is_on_gpu else None
+        with private.allow_real_tensors():
+            slab = copies.HostSlab([copies.spanned_bytes(step.nodes[i]) for i, _, _ in moves], self.tier, gpu_number)
         names = [tuple(None if i is None else step.nodes[i].name for i in each) for each in moves]
         self.slabs.append(slab)
-        copies.offload(forward, backward, num_fwd_outputs, names, slab)
-        private.keep_order()
+        copies.insert_copies(forward, backward, num_fwd_outputs, names, slab)
+        private.keep_operator_order()
 
-    def step_ms(self, parts):
-        """(predicted ms of a step in `parts` parts by the last plan, the same by PyTorch's own choice). The time of a step is that of its parts,
+    def step_ms(self, part_count):
+        """(predicted ms of a step in `part_count` parts by the last plan, the same by PyTorch's own choice). The time of a step is that of its parts,
         of the addition of their gradients, and of the product of these and the gradient of the loss."""
         gradients = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
-        accesses = (parts - 1) * micro.ACCESSES_OF_SUM + micro.ACCESSES_OF_SCALING * (parts > 1)
-        return tuple(parts * each["ms"] + accesses * gradients / self.bytes_per_ns / 1e6 for each in (self.plan.predicted, self.plan.unplanned))
+        accesses = (part_count - 1) * micro.ACCESSES_OF_SUM + micro.ACCESSES_OF_SCALING * (part_count > 1)
+        return tuple(part_count * each["ms"] + accesses * gradients / self.bytes_per_ns / 1e6 for each in (self.plan.predicted, self.plan.unplanned))
 
     def base_bytes(self, step):
         """Bytes on the device besides the tensors that the two graphs make."""
@@ -360,16 +360,16 @@ class Planning:
 
 
 def has_matrix_products(step):
-    return any(name_of(node) in WITH_WORKSPACE for node in step.nodes if node.op == "call_function")
+    return any(operator_name(node) in WITH_WORKSPACE for node in step.nodes if node.op == "call_function")
 
 
-def fastest_of(graphs, plan_graph, budget):
+def fastest_of(graphs, plan_graph, budget_bytes):
     """(graph, plan_graph(graph)) of the graph whose plan is the fastest of those that fit, else the one with the lowest peak. plan_graph()
     returns a tuple that ends with the planner's answer, whose `begin` becomes that of the first graph, and whose `bound` the lowest of all."""
     found = [(graph, plan_graph(graph)) for graph in graphs]
     answers = [made[-1] for _, made in found]
     begin, bound = answers[0]["begin"], min(answer["bound"] for answer in answers)
-    graph, made = min(found, key=lambda each: (max(budget, each[1][-1]["plan"]["peak"]), each[1][-1]["plan"]["ns"]))
+    graph, made = min(found, key=lambda each: (max(budget_bytes, each[1][-1]["plan"]["peak"]), each[1][-1]["plan"]["ns"]))
     made[-1].update(begin=begin, bound=bound)
     return graph, made
 
@@ -385,7 +385,7 @@ def states_per_byte(optimizer):
     return STATES_PER_BYTE[name] + (name == "SGD" and momentum)
 
 
-def held_states(optimizer):
+def gpu_states_of(optimizer):
     """The tensors on a GPU that an optimizer holds; none if it is given as a class or a name."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         return []

@@ -6,7 +6,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from . import private
-from .operators import GATHERS, SCATTERS, name_of
+from .operators import GATHERS, SCATTERS, operator_name
 from .values import base_of, stored_bytes, value_of
 
 MIN_BYTES = 1 << 24  # smaller kernels take longer to launch than to run
@@ -20,53 +20,53 @@ class SeparateKernel:
     def __init__(self, kernel, device):
         self.graph, self.values, self.made = torch.fx.Graph(), [], {}
         self.reads, self.device = set(kernel.reads), device
-        self.graph.output(tuple(self.copy(node) for node in kernel.writes))
-        adds = any(name_of(node) in SCATTERS for node in kernel.nodes)
+        self.graph.output(tuple(self.copy_node(node) for node in kernel.writes))
+        adds = any(operator_name(node) in SCATTERS for node in kernel.nodes)
         self.positions = min((extent for node in kernel.nodes if adds for extent, _ in table_accesses(node)), default=1)
 
-    def copy(self, node):
+    def copy_node(self, node):
         if node not in self.made:
             if node in self.reads or node.op != "call_function":
                 self.made[node] = self.graph.placeholder(f"read{len(self.values)}")
                 self.values.append(value_of(node))
             else:
-                new = self.graph.node_copy(node, self.copy)
+                new = self.graph.node_copy(node, self.copy_node)
                 new.kwargs = {name: self.device if isinstance(given, torch.device) else given for name, given in new.kwargs.items()}
                 self.made[node] = new
         return self.made[node]
 
-    def key(self, strides):
+    def cache_key(self, operand_strides):
         """A text that identifies the kernel with operands of these strides in the file of times."""
         number = {node: f"%{i}" for i, node in enumerate(self.graph.nodes)}  # as text, so that a number does not equal a constant
         told = [(str(n.target), torch.fx.node.map_arg((n.args, n.kwargs), lambda m: number[m])) for n in self.graph.nodes if n.op != "placeholder"]
-        given = [(str(v.dtype), tuple(v.shape), stride) for v, stride in zip(self.values, strides)]
+        given = [(str(v.dtype), tuple(v.shape), stride) for v, stride in zip(self.values, operand_strides)]
         return "generated " + hashlib.sha256(repr((told, given)).encode()).hexdigest()[:24]
 
-    def compile(self, strides):
+    def compile_function(self, operand_strides):
         """Compiles the kernel to a function of the list of its operands, which have these strides."""
         with FakeTensorMode():
-            examples = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device) for v, stride in zip(self.values, strides)]
+            examples = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device) for v, stride in zip(self.values, operand_strides)]
         return private.compile_kernel(torch.fx.GraphModule(torch.nn.Module(), self.graph), examples)
 
 
-def is_worth_timing(kernel, size):
-    """Whether a kernel of `size` bytes is timed by itself: a generated one that is not small, and whose time does not depend on unknown
-    positions."""
-    return size >= MIN_BYTES and kernel.joined and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
+def is_worth_timing(kernel, byte_count):
+    """Whether a kernel that accesses `byte_count` bytes is timed by itself: a generated one that is not small, and whose time does not depend
+    on unknown positions."""
+    return byte_count >= MIN_BYTES and kernel.joined and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
 
 
 def depends_on_positions(node, kernel):
     """Whether a node's time depends on the values of positions in a table, or the kernel itself computes these positions."""
-    if name_of(node) in ("cat", "constant_pad_nd", "slice_scatter", "select_scatter"):
+    if operator_name(node) in ("cat", "constant_pad_nd", "slice_scatter", "select_scatter"):
         return False
-    adds = name_of(node) in SCATTERS
+    adds = operator_name(node) in SCATTERS
     computed = adds and not all(isinstance(index, torch.fx.Node) and base_of(index) in kernel.reads for _, index in table_accesses(node))
-    return computed or (adds or name_of(node) in GATHERS) and stored_bytes(value_of(node.args[0])) > SMALL_TABLE
+    return computed or (adds or operator_name(node) in GATHERS) and stored_bytes(value_of(node.args[0])) > SMALL_TABLE
 
 
 def table_accesses(node):
     """[(extent of a table, positions along it)] for each extent of tables that a node reads, or to which it adds, at given positions."""
-    name = name_of(node)
+    name = operator_name(node)
     if name not in SCATTERS | {"embedding", "index", "_unsafe_index", "gather", "index_select"}:
         return []
     table, where = value_of(node.args[0]), node.args[1]

@@ -11,10 +11,10 @@ WORDS_AT_ONCE = 4096   # words of 8 bytes that a block has in flight
 
 
 @triton.jit
-def umbench_copy(target, source, count, WORDS_AT_ONCE: tl.constexpr):
-    for begin in range(tl.program_id(0) * WORDS_AT_ONCE, count, tl.num_programs(0) * WORDS_AT_ONCE):
+def umbench_copy(target_words, source_words, word_count, WORDS_AT_ONCE: tl.constexpr):
+    for begin in range(tl.program_id(0) * WORDS_AT_ONCE, word_count, tl.num_programs(0) * WORDS_AT_ONCE):
         at = begin + tl.arange(0, WORDS_AT_ONCE)
-        tl.store(target + at, tl.load(source + at, mask=at < count), mask=at < count)
+        tl.store(target_words + at, tl.load(source_words + at, mask=at < word_count), mask=at < word_count)
 
 
 class Int64Pointer:
@@ -29,6 +29,6 @@ class Int64Pointer:
         return self.address
 
 
-def copy(target, source, size):
-    """Copies on the current stream between two addresses; these and the bytes are multiples of 8."""
-    umbench_copy[(BLOCKS,)](Int64Pointer(target), Int64Pointer(source), size // 8, WORDS_AT_ONCE=WORDS_AT_ONCE, num_warps=WARPS)
+def copy_bytes(target_address, source_address, byte_count):
+    """Copies on the current stream between two addresses. These and the number of bytes are multiples of 8."""
+    umbench_copy[(BLOCKS,)](Int64Pointer(target_address), Int64Pointer(source_address), byte_count // 8, WORDS_AT_ONCE=WORDS_AT_ONCE, num_warps=WARPS)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .operators import GATHERS, READS_NEIGHBOURS, ALONE, COMPUTED, NOTHING, REDUCED, SCATTERED, is_random, kind_of, name_of, reduces_rows
-from .values import base_of, maker_of, numel, padded_row, tensors_of, value_of
+from .operators import GATHERS, READS_NEIGHBOURS, ALONE, COMPUTED, NOTHING, REDUCED, SCATTERED, is_random, inductor_kind, operator_name, reduces_rows
+from .values import base_of, maker_of, largest_numel, padded_row_length, tensors_of, value_of
 
 # Inductor's limits (torch/_inductor/config.py): realize_reads_threshold, realize_opcount_threshold, realize_acc_reads_threshold,
 # unroll_reductions_threshold, max_fusion_size. A reduction of many elements to few results runs in two steps, the first by many blocks, so another
@@ -48,17 +48,17 @@ class Kernel:
 
 def kernels_of(graph):
     """The kernels of a graph in the order in which they run."""
-    buffers = _stored_values(graph)
-    groups = _Groups(buffers)
+    buffers = _computations_of_stored_values(graph)
+    groups = _KernelGroups(buffers)
     for node, buffer in buffers.items():
         for read, elementwise in buffer.reads.items():
             if elementwise and maker_of(read) in buffers:
-                groups.join(maker_of(read), node)
+                groups.join_if_possible(maker_of(read), node)
     for readers in _readers_by_value(buffers).values():
         for one, other in zip(readers, readers[1:]):
-            groups.join(one, other)
-    results = _results_of(graph)
-    return [_make_kernel(members, buffers, groups, results) for members in groups.groups_in_order()]
+            groups.join_if_possible(one, other)
+    results = _returned_bases(graph)
+    return [_make_kernel(members, buffers, groups, results) for members in groups.members_in_order()]
 
 
 # --- values in memory ---
@@ -73,22 +73,22 @@ class _Computation:
         self.later_steps = 0               # number of further steps of a reduction; another kernel has to read the result after them
 
 
-def _results_of(graph):
+def _returned_bases(graph):
     """The bases of the values that a graph returns."""
     return {base_of(n) for out in graph.nodes if out.op == "output" for n in out.all_input_nodes}
 
 
-def _stored_values(graph):
+def _computations_of_stored_values(graph):
     """{node: _Computation} of the values that lie in memory, by the node that makes them."""
     nodes = [n for n in graph.nodes if n.op == "call_function" and maker_of(base_of(n)) is n]
     readers = {}
     for node in nodes:
         for source in node.all_input_nodes:
             readers.setdefault(maker_of(base_of(source)), []).append((node, source))
-    needed = {maker_of(n) for n in _results_of(graph)}
+    needed = {maker_of(n) for n in _returned_bases(graph)}
     buffers, expressions = {}, {}
     for node in nodes:
-        kind = kind_of(node)
+        kind = inductor_kind(node)
         if kind == NOTHING:
             continue
         made = _make_computation(node, kind, expressions)
@@ -97,97 +97,97 @@ def _stored_values(graph):
     return buffers
 
 
-def _make_computation(node, kind, expressions):
-    """The _Computation of a node. `expressions`: {node: _Computation} of the nodes before it whose values do not lie in memory."""
+def _make_computation(node, kind, unstored_computations):
+    """The _Computation of a node. `unstored_computations`: {node: _Computation} of the nodes before it whose values do not lie in memory."""
     made = _Computation(kind)
     for source in node.all_input_nodes:
         base = base_of(source)
-        if base.op == "call_function" and kind_of(maker_of(base)) == NOTHING:
+        if base.op == "call_function" and inductor_kind(maker_of(base)) == NOTHING:
             continue
         elementwise = is_read_elementwise(node, source, kind)
-        source_buffer = expressions.get(maker_of(base))
+        source_buffer = unstored_computations.get(maker_of(base))
         if source_buffer is None:
             made.reads[base] = made.reads.get(base, True) and elementwise
             continue
         made.inlined |= source_buffer.inlined | {maker_of(base): None}
         for read, elementwise_there in source_buffer.reads.items():
             made.reads[read] = made.reads.get(read, True) and elementwise_there and elementwise
-    made.extent = _extent(node, kind)
-    made.later_steps = _later_steps(node, *made.extent) if kind == REDUCED else 0
+    made.extent = _result_and_reduced_numel(node, kind)
+    made.later_steps = _later_step_count(node, *made.extent) if kind == REDUCED else 0
     return made
 
 
 def is_read_elementwise(node, source, kind):
     """Whether a node of this kind reads a source element by element, and no other part of the source's memory."""
     base = base_of(source)
-    return kind in (COMPUTED, REDUCED) and name_of(node) not in GATHERS and (numel(source) >= numel(base) or is_without_padding(source, base))
+    return kind in (COMPUTED, REDUCED) and operator_name(node) not in GATHERS and (largest_numel(source) >= largest_numel(base) or omits_only_padding(source, base))
 
 
-def is_without_padding(view, base):
-    """Whether the node `view` has all rows of the matrix `base` and leaves out only their padding."""
+def omits_only_padding(view, base):
+    """Whether the node `view` has all rows of the matrix `base` without their padding."""
     whole, value = value_of(base), value_of(view)
     if not isinstance(whole, torch.Tensor) or whole.dim() != 2 or not isinstance(value, torch.Tensor) or value.dim() < 2:
         return False
     row = value.shape[-1]
-    return value.numel() // max(row, 1) == whole.shape[0] and padded_row(row, value) == padded_row(whole.shape[1], whole)
+    return value.numel() // max(row, 1) == whole.shape[0] and padded_row_length(row, value) == padded_row_length(whole.shape[1], whole)
 
 
-def _later_steps(node, result_count, elements_per_result):
-    """The number of steps after the first of a reduction to that many results from that many elements each."""
-    along_rows = result_count == 1 or reduces_rows(node)
-    if result_count >= MANY_RESULTS or elements_per_result <= (SHORT_ROW if along_rows else SHORT_COLUMN):
+def _later_step_count(node, result_numel, reduced_numel):
+    """The number of steps after the first of a reduction to `result_numel` elements, each from `reduced_numel` elements."""
+    along_rows = result_numel == 1 or reduces_rows(node)
+    if result_numel >= MANY_RESULTS or reduced_numel <= (SHORT_ROW if along_rows else SHORT_COLUMN):
         return 0
-    blocks = elements_per_result // 128 if result_count * elements_per_result < FEW_ELEMENTS else BLOCKS // -(-result_count // 128)
-    return 2 if name_of(node) == "var_mean" and not along_rows and blocks > MULTIPROCESSORS else 1
+    blocks = reduced_numel // 128 if result_numel * reduced_numel < FEW_ELEMENTS else BLOCKS // -(-result_numel // 128)
+    return 2 if operator_name(node) == "var_mean" and not along_rows and blocks > MULTIPROCESSORS else 1
 
 
-def _is_stored(node, buffer, readers):
+def _is_stored(node, computation, readers):
     """Whether the value of a node lies in memory. `readers`: [(node that reads it, the view that it reads)]."""
-    if buffer.kind in (ALONE, SCATTERED, READS_NEIGHBOURS) or is_random(node) or (buffer.kind == REDUCED and buffer.extent[1] >= MIN_REDUCED):
+    if computation.kind in (ALONE, SCATTERED, READS_NEIGHBOURS) or is_random(node) or (computation.kind == REDUCED and computation.extent[1] >= MIN_REDUCED):
         return True
     for reader, source in readers:
-        kind = kind_of(reader)
+        kind = inductor_kind(reader)
         if kind == ALONE or (kind == SCATTERED and reader.args[0] is source) or (kind == READS_NEIGHBOURS and not _is_position(reader, source)):
             return True
-    reads, operations = len(buffer.reads), len(buffer.inlined) + 1
+    reads, operations = len(computation.reads), len(computation.inlined) + 1
     return reads > MAX_READS or len(readers) > 1 and (reads > MAX_READS_IF_SHARED or operations > MAX_OPERATIONS_IF_SHARED)
 
 
 def _is_position(reader, source):
     """Whether `source` has the positions of maxima, which the reader's kernel computes again."""
-    return name_of(reader) == "max_pool2d_with_indices_backward" and reader.args[-1] is source
+    return operator_name(reader) == "max_pool2d_with_indices_backward" and reader.args[-1] is source
 
 
-def _extent(node, kind):
-    """(number of results, elements that each is reduced from)."""
+def _result_and_reduced_numel(node, kind):
+    """(number of elements of the result, number of elements that each is reduced from)."""
     results = max((t.numel() for t in tensors_of(node)), default=1)
-    read = max((numel(n) for n in node.all_input_nodes), default=1)
+    read = max((largest_numel(n) for n in node.all_input_nodes), default=1)
     if kind == REDUCED:
         return results, max(1, read // max(results, 1))
-    return (max((numel(n) for n in node.all_input_nodes[1:]), default=results) if kind == SCATTERED else results), 1
+    return (max((largest_numel(n) for n in node.all_input_nodes[1:]), default=results) if kind == SCATTERED else results), 1
 
 
 # --- kernels ---
 
-def _readers_by_value(buffers):
+def _readers_by_value(computations):
     """{value in memory: [nodes that read all of it element by element]}."""
     found = {}
-    for node, buffer in buffers.items():
+    for node, buffer in computations.items():
         for read, elementwise in buffer.reads.items():
-            if elementwise and buffer.kind != ALONE and numel(read) == buffer.extent[0] * buffer.extent[1]:
+            if elementwise and buffer.kind != ALONE and largest_numel(read) == buffer.extent[0] * buffer.extent[1]:
                 found.setdefault(read, []).append(node)
     return found
 
 
-def _make_kernel(members, buffers, groups, results_of_graph):
+def _make_kernel(members, computations, groups, results_of_graph):
     """The Kernel that computes `members`, nodes of one group."""
     own, nodes, reads = set(members), {}, {}
     for member in members:
-        nodes |= buffers[member].inlined | {member: None}
-        for read, elementwise in buffers[member].reads.items():
+        nodes |= computations[member].inlined | {member: None}
+        for read, elementwise in computations[member].reads.items():
             if maker_of(read) not in own:
                 reads.setdefault(read, []).append((member, elementwise))
-    kernel = Kernel(list(nodes), list(reads), joined=buffers[members[0]].kind != ALONE, later_steps=sum(buffers[m].later_steps for m in members))
+    kernel = Kernel(list(nodes), list(reads), joined=computations[members[0]].kind != ALONE, later_steps=sum(computations[m].later_steps for m in members))
     for member in members:
         results = [u for u in member.users if base_of(u) is u and maker_of(u) is member] or [member]
         for result in results:
@@ -199,19 +199,19 @@ def _make_kernel(members, buffers, groups, results_of_graph):
     return kernel
 
 
-def _value_scattered_over(member, loops):
+def _value_scattered_over(member, readers_with_elementwise):
     """The operand into which a member scatters values, if no other loop of the kernel reads it; else None."""
-    return base_of(member.args[0]) if kind_of(member) == SCATTERED and [reader for reader, _ in loops] == [member] else None
+    return base_of(member.args[0]) if inductor_kind(member) == SCATTERED and [reader for reader, _ in readers_with_elementwise] == [member] else None
 
 
-class _Groups:
+class _KernelGroups:
     """Groups of buffers that share a kernel; groups are numbers. members: {group: [nodes]}; group_of: {node: group}; readers: {value: [nodes that
     read it]}; extents: {group: (results, elements reduced to each)}; predecessors: {group: a bit for each group that has to run before}."""
 
-    def __init__(self, buffers):
-        self.buffers, self.members, self.group_of, self.readers = buffers, {}, {}, {}
+    def __init__(self, computations):
+        self.buffers, self.members, self.group_of, self.readers = computations, {}, {}, {}
         self.extents, self.predecessors = {}, {}
-        for number, (node, buffer) in enumerate(buffers.items()):
+        for number, (node, buffer) in enumerate(computations.items()):
             self.group_of[node], self.members[number], self.extents[number] = number, [node], buffer.extent
             for read in buffer.reads:
                 self.readers.setdefault(read, []).append(node)
@@ -219,15 +219,15 @@ class _Groups:
             for other in self.groups_read_by(number):
                 self.predecessors[number] |= self.predecessors[other] | 1 << other
 
-    def groups_read_by(self, group):
+    def groups_read_by(self, group_number):
         """The groups whose results a group reads."""
-        makers = (maker_of(read) for node in self.members[group] for read in self.buffers[node].reads)
-        return {self.group_of[maker] for maker in makers if maker in self.group_of} - {group}
+        makers = (maker_of(read) for node in self.members[group_number] for read in self.buffers[node].reads)
+        return {self.group_of[maker] for maker in makers if maker in self.group_of} - {group_number}
 
-    def join(self, first, second):
+    def join_if_possible(self, first_node, second_node):
         """Merges the groups of two nodes if one kernel can compute both."""
-        a, b = sorted((self.group_of[first], self.group_of[second]))
-        if a == b or ALONE in (self.buffers[first].kind, self.buffers[second].kind):
+        a, b = sorted((self.group_of[first_node], self.group_of[second_node]))
+        if a == b or ALONE in (self.buffers[first_node].kind, self.buffers[second_node].kind):
             return
         extent = _merged_extent(self.extents[a], self.extents[b])
         if extent is None or len(self.members[a]) + len(self.members[b]) > MAX_NODES:
@@ -243,17 +243,17 @@ class _Groups:
             if others & (1 << a | 1 << b):
                 self.predecessors[group] = (others | predecessors | 1 << a) & ~(1 << b)
 
-    def _needs_last_step(self, first, last):
-        """Whether `last` reads a reduction in steps of `first` and runs over more elements than its results, as the last step does."""
-        steps = {node for node in self.members[first] if self.buffers[node].later_steps}
+    def _needs_last_step(self, first_group, last_group):
+        """Whether `last_group` reads a reduction in steps of `first_group` and runs over more elements than its results, as the last step does."""
+        steps = {node for node in self.members[first_group] if self.buffers[node].later_steps}
         results = {(self.buffers[node].extent[0], 1) for node in steps}
-        return self.extents[last] not in results and any(maker_of(read) in steps for node in self.members[last] for read in self.buffers[node].reads)
+        return self.extents[last_group] not in results and any(maker_of(read) in steps for node in self.members[last_group] for read in self.buffers[node].reads)
 
-    def _has_group_between(self, first, last):
-        """Whether a third group has to run after `first` and before `last`."""
-        return any(self.predecessors[group] >> first & 1 for group in self.groups_read_by(last) if group != first)
+    def _has_group_between(self, first_group, last_group):
+        """Whether a third group has to run after `first_group` and before `last_group`."""
+        return any(self.predecessors[group] >> first_group & 1 for group in self.groups_read_by(last_group) if group != first_group)
 
-    def groups_in_order(self):
+    def members_in_order(self):
         """Yields the members of each group in running order: by the first member, but after all groups that the group reads."""
         done = set()
         for start in sorted(self.members):
@@ -269,9 +269,9 @@ class _Groups:
                     yield self.members[group]
 
 
-def _merged_extent(a, b):
+def _merged_extent(extent, other_extent):
     """The extent of one kernel for two extents, (results, elements reduced to each); None if no kernel can have both."""
-    if a == b:
-        return a
-    elementwise, reduction = (a, b) if b[1] > 1 else (b, a)
+    if extent == other_extent:
+        return extent
+    elementwise, reduction = (extent, other_extent) if other_extent[1] > 1 else (other_extent, extent)
     return reduction if elementwise[1] == 1 and elementwise[0] in (reduction[0], reduction[0] * reduction[1]) else None

@@ -5,65 +5,65 @@ cuDNN computes convolutions of half precision with channels last. It copies oper
 
 import torch
 
-from .operators import HALVES, argument_of, is_convolution, is_product, name_of, value_of_argument
+from .operators import HALVES, argument_of, is_convolution, is_pointwise_convolution, operator_name, traced_argument
 
 NODES_FOR_A_CONVOLUTION = 300
 
 
-def has_channels_last(graph):
+def uses_channels_last(forward_graph):
     """Whether torch.compile uses channels last for a forward graph that is trained (torch/_inductor/graph.py: decide_layout_opt)."""
-    nodes = [n for n in graph.nodes if n.op == "call_function" and name_of(n) == "convolution"]
-    shapes = [(*value_of_argument(n.args[1]).shape, n.args[8]) for n in nodes if value_of_argument(n.args[1]).dim() == 4]
+    nodes = [n for n in forward_graph.nodes if n.op == "call_function" and operator_name(n) == "convolution"]
+    shapes = [(*traced_argument(n.args[1]).shape, n.args[8]) for n in nodes if traced_argument(n.args[1]).dim() == 4]
     grouped = any(groups > 1 and inputs > 1 for _, inputs, _, _, groups in shapes)
     narrows = any(2 * outputs <= inputs and height > 1 for outputs, inputs, height, _, _ in shapes)
     small = all(outputs <= 64 and inputs <= 64 for outputs, inputs, *_ in shapes)
-    return bool(shapes) and len(graph.nodes) < NODES_FOR_A_CONVOLUTION * len(nodes) and not (grouped or narrows or small)
+    return bool(shapes) and len(forward_graph.nodes) < NODES_FOR_A_CONVOLUTION * len(nodes) and not (grouped or narrows or small)
 
 
-def copies_of(node):
+def copied_bytes_per_kernel(node):
     """[bytes of the operands and result that a kernel copies], for each kernel of a convolution of half precision or of its gradients whose
     images do not have channels last. Empty for all other nodes."""
     if not is_convolution(node):
         return []
-    backward = name_of(node) == "convolution_backward"
-    x, w = (value_of_argument(argument_of(node, name)) for name in ("input", "weight"))
-    y = value_of_argument(node.args[0]) if backward else node.meta["val"]
-    if x.dtype not in HALVES or x.dim() != 4 or _is_channels_last(x) or is_product(node):
+    backward = operator_name(node) == "convolution_backward"
+    x, w = (traced_argument(argument_of(node, name)) for name in ("input", "weight"))
+    y = traced_argument(node.args[0]) if backward else node.meta["val"]
+    if x.dtype not in HALVES or x.dim() != 4 or _is_channels_last(x) or is_pointwise_convolution(node):
         return []
     each = sum(t.numel() * t.element_size() for t in (x, w, y))
     return [each] * (sum(map(bool, node.args[10][:2])) if backward else 1)
 
 
-def images_to_reorder(graph):
+def placeholders_to_reorder(graph):
     """The placeholders of images and filters that a graph with channels last copies first. The copies are saved for the backward graph."""
-    return [n for n in graph.nodes if n.op == "placeholder" and any(u.op == "call_function" and name_of(u) == "convolution" for u in n.users)
-            and is_reordered(value_of_argument(n))]
+    return [n for n in graph.nodes if n.op == "placeholder" and any(u.op == "call_function" and operator_name(u) == "convolution" for u in n.users)
+            and is_reordered(traced_argument(n))]
 
 
-def is_reordered(value):
+def is_reordered(tensor):
     """Whether channels last changes the order of elements of an image or of filters."""
-    return value.dim() == 4 and not value.is_contiguous(memory_format=torch.channels_last)
+    return tensor.dim() == 4 and not tensor.is_contiguous(memory_format=torch.channels_last)
 
 
 def _is_channels_last(x):
     return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
-def images_in_traced_order(forward):
+def images_in_traced_order(forward_graph):
     """Images of a forward graph with channels last that keep the order in which they were traced: those after the last convolution
     (torch/_inductor/graph.py: find_nodes_prefer_channels_last)."""
-    nodes = [n for n in forward.nodes if n.op == "call_function"]
-    last = max(i for i, n in enumerate(nodes) if name_of(n) == "convolution")
-    turned = {n for n in nodes[:last + 1] if name_of(n) == "convolution"}
+    nodes = [n for n in forward_graph.nodes if n.op == "call_function"]
+    last = max(i for i, n in enumerate(nodes) if operator_name(n) == "convolution")
+    turned = {n for n in nodes[:last + 1] if operator_name(n) == "convolution"}
     for node in reversed(nodes[:last]):
         if turned.intersection(node.users):
             turned.add(node)
     for node in nodes[:last]:
         if node in turned:
             turned.update(node.users)
-    return {n for n in nodes if n not in turned and is_image(n)}
+    return {n for n in nodes if n not in turned and is_reordered_image(n)}
 
 
-def is_image(node):
+def is_reordered_image(node):
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.dim() == 4 and is_reordered(value)

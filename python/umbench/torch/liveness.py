@@ -6,7 +6,7 @@ STAYS = ("input", "label", "parameter", "state")  # uses of tensors that exist b
 LASTS = ("parameter_gradient", "output")
 
 
-def peak_of(document):
+def peak_and_operator_of(document):
     """(peak in bytes, name of the operator at which it occurs). A result that an operator writes in the place of an operand takes no bytes of
     its own."""
     tensors = {t["name"]: t for t in document["tensors"]}

@@ -47,35 +47,35 @@ def library_path():
 
 
 @functools.cache
-def _library(path):
-    found = ctypes.CDLL(path)
+def _load_library(library_file):
+    found = ctypes.CDLL(library_file)
     found.um_pool_configure.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     found.um_pool_used.restype = found.um_pool_peak.restype = ctypes.c_size_t
     return found
 
 
 @functools.cache
-def _allocator(path):
+def _make_allocator(library_file):
     import torch
-    return torch.cuda.memory.CUDAPluggableAllocator(path, "um_pool_alloc", "um_pool_free")
+    return torch.cuda.memory.CUDAPluggableAllocator(library_file, "um_pool_alloc", "um_pool_free")
 
 
-def cap_bytes(free_bytes, requested=None):
-    """The bytes that the pool may take of the free memory. Throws ValueError if `requested` is more than the safe share."""
+def pool_cap_bytes(free_bytes, requested_bytes=None):
+    """The bytes that the pool may take of the free memory. Throws ValueError if more than the safe share is requested."""
     most = int(SHARE * free_bytes)
-    if requested is None:
+    if requested_bytes is None:
         return most
-    if not 0 < requested <= most:
-        raise ValueError(f"cap {requested} is not between 1 and {most}, {SHARE:.0%} of the free GPU memory: more managed memory than a GPU "
+    if not 0 < requested_bytes <= most:
+        raise ValueError(f"cap {requested_bytes} is not between 1 and {most}, {SHARE:.0%} of the free GPU memory: more managed memory than a GPU "
                          "holds can hang it")
-    return int(requested)
+    return int(requested_bytes)
 
 
 class Pool:
     """The statistics of a managed pool: bytes in use and their peak."""
 
-    def __init__(self, library, cap):
-        self._library, self.cap = library, cap
+    def __init__(self, library, cap_in_bytes):
+        self._library, self.cap = library, cap_in_bytes
 
     @property
     def used(self):
@@ -86,12 +86,12 @@ class Pool:
         return self._library.um_pool_peak()
 
 
-def configured_library(policy, additional_bytes):
+def configure_library(policy, additional_bytes):
     """The loaded libumbench_pool.so, set to allocate at most `additional_bytes` bytes in addition to those in use. Raises NoLibrary, and ValueError above the
     safe share."""
     import torch
-    found = _library(library_path())
-    most = found.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], additional_bytes)
+    found = _load_library(library_path())
+    most = found.um_pool_used() + pool_cap_bytes(torch.cuda.mem_get_info()[0], additional_bytes)
     found.um_pool_configure(policy.encode(), most)
     return found
 
@@ -104,9 +104,9 @@ def managed_pool(policy="none", cap=None):
         raise ValueError(f"policy {policy!r} is none of {', '.join(POLICIES)}")
     path = library_path()
     import torch
-    library = _library(path)
-    most = library.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], cap)  # libraries may still keep memory of an earlier pool
+    library = _load_library(path)
+    most = library.um_pool_used() + pool_cap_bytes(torch.cuda.mem_get_info()[0], cap)  # libraries may still keep memory of an earlier pool
     library.um_pool_configure(policy.encode(), most)
-    pool = torch.cuda.MemPool(_allocator(path).allocator())
+    pool = torch.cuda.MemPool(_make_allocator(path).allocator())
     with torch.cuda.use_mem_pool(pool), torch.autograd.set_multithreading_enabled(False):
         yield Pool(library, most)

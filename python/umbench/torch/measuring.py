@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from . import chunks, generated
-from .operators import argument_of, is_attention, name_of
+from .operators import argument_of, is_attention, operator_name
 from .values import padded_strides
 
 REPEATS, ROUNDS = 10, 5
@@ -32,26 +32,26 @@ LOADS_FIRST, LOADS = 20, 4  # loads of about 2 ms each before the first round af
 RESTS_AFTER_S = 0.1    # the GPU has rested if nothing was measured for so long
 
 
-def set_durations(converted, timer):
-    """Writes duration_ns and workspace_bytes of each opaque operator of a Converted in place. `timer` is a Times, which measures what it does not know."""
+def measure_durations(converted, operator_times):
+    """Writes duration_ns and workspace_bytes of each opaque operator of a Converted in place. `operator_times`: an OperatorTimes, which measures what it does not know."""
     for op in converted.document["ops"]:
         if op["kind"] != "opaque":
             continue
         node, count = converted.alone.get(op["name"]), converted.launches.get(op["name"], 1)
-        measured = timer.cost_of_node(node, converted.channels_last) if node is not None else None
+        measured = operator_times.cost_of_node(node, converted.channels_last) if node is not None else None
         if measured is None:
             kernel = converted.generated.get(op["name"])
-            ns = timer.ns_of_kernel(kernel, op["bytes"], converted.channels_last) if kernel is not None else timer.ns_of_copy(op["bytes"])
+            ns = operator_times.ns_of_kernel(kernel, op["bytes"], converted.channels_last) if kernel is not None else operator_times.ns_of_copy(op["bytes"])
         else:
             ns = measured["ns"]
             copied = converted.copied.get(op["name"], 0)  # adds the copies, since measured operands have channels last
             op["workspace_bytes"] = measured["workspace"] + copied
-            ns += timer.ns_of_copy(2 * copied) if copied else 0
+            ns += operator_times.ns_of_copy(2 * copied) if copied else 0
         op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
-    timer.save()
+    operator_times.save_to_file()
 
 
-class Times:
+class OperatorTimes:
     """The times of operators on one GPU, including those of earlier runs."""
 
     def __init__(self, device="cuda"):
@@ -62,16 +62,16 @@ class Times:
         self.known, self.compiled, self.has_lock = {}, {}, False
         self.load, self.measured_at = None, -math.inf  # CUDA graph that keeps the GPU busy, with its operands; when a measurement ended last
         self.untimed = {}  # reasons why generated kernels could not be timed, by their keys
-        self._read()
+        self._read_file()
 
-    def _read(self):
+    def _read_file(self):
         if self.file.exists():
             self.known |= json.loads(self.file.read_text(encoding="utf-8"))
 
-    def save(self):
+    def save_to_file(self):
         """Writes the times to the file. Keeps those of other processes, and leaves out errors that may not happen again."""
-        with self._with_lock():
-            self._read()
+        with self._hold_lock():
+            self._read_file()
             beside = self.file.with_suffix(f".{os.getpid()}")
             beside.write_text(json.dumps({key: found for key, found in self.known.items() if not (isinstance(found, dict) and "once" in found)}), encoding="utf-8")
             os.replace(beside, self.file)
@@ -79,62 +79,62 @@ class Times:
     def cost_of_node(self, node, channels_last=True):
         """{"ns", "workspace"} of an operator with random operands of its shapes; None if it does not accept random operands.
         `channels_last`: whether Inductor lays images out so, however they were traced."""
-        key = key_of(node) + ("" if channels_last else " as traced")
+        key = cache_key_of(node) + ("" if channels_last else " as traced")
         if key not in self.known:
-            with self._with_lock():
-                self._read()
+            with self._hold_lock():
+                self._read_file()
                 if key not in self.known:
                     self._measure_and_save(key, node, channels_last)
         return None if "refused" in self.known[key] else self.known[key]
 
-    def ns_of_kernel(self, kernel, size, channels_last):
-        """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `size` bytes."""
-        if not generated.is_worth_timing(kernel, size):
-            return self.ns_of_copy(size)
-        separate = generated.SeparateKernel(kernel, self.device)
-        key = separate.key([self._strides(value, channels_last) for value in separate.values])
+    def ns_of_kernel(self, generated_kernel, byte_count, channels_last):
+        """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `byte_count` bytes."""
+        if not generated.is_worth_timing(generated_kernel, byte_count):
+            return self.ns_of_copy(byte_count)
+        separate = generated.SeparateKernel(generated_kernel, self.device)
+        key = separate.cache_key([self._operand_strides(value, channels_last) for value in separate.values])
         if key not in self.known:
             run = self.compiled.pop(key, None) or self._compile_kernel(separate, channels_last)
-            with self._with_lock():
-                self._read()
+            with self._hold_lock():
+                self._read_file()
                 if key not in self.known:
-                    self.known[key] = self._measure_kernel(run, separate, size, channels_last)
-                    self._free_cache()
-                    self.save()
+                    self.known[key] = self._measure_kernel(run, separate, byte_count, channels_last)
+                    self._empty_cache_if_memory_is_short()
+                    self.save_to_file()
         if "ns" in self.known[key]:
             return self.known[key]["ns"]
         self.untimed[key] = self.known[key]["refused"]
-        return self.ns_of_copy(size)
+        return self.ns_of_copy(byte_count)
 
-    def compile(self, converted):
+    def compile_kernels(self, converted):
         """Compiles the kernels of a Converted whose times are not known, which needs the CPU alone."""
         for op in converted.document["ops"]:
             kernel = converted.generated.get(op["name"])
             if kernel is not None and generated.is_worth_timing(kernel, op["bytes"]):
                 separate = generated.SeparateKernel(kernel, self.device)
-                key = separate.key([self._strides(value, converted.channels_last) for value in separate.values])
+                key = separate.cache_key([self._operand_strides(value, converted.channels_last) for value in separate.values])
                 if key not in self.known and key not in self.compiled:
                     self.compiled[key] = self._compile_kernel(separate, converted.channels_last)
 
-    def _compile_kernel(self, separate, channels_last):
+    def _compile_kernel(self, separate_kernel, channels_last):
         """The kernel as a function of the list of its operands, or the exception of its compilation."""
         try:
-            return separate.compile([self._strides(value, channels_last) for value in separate.values])
+            return separate_kernel.compile_function([self._operand_strides(value, channels_last) for value in separate_kernel.values])
         except Exception as error:  # noqa: BLE001  whatever Inductor raises
             return error
 
-    def _measure_kernel(self, run, separate, size, channels_last):
-        if isinstance(run, Exception):
-            return error_entry(run)
+    def _measure_kernel(self, run_or_error, separate_kernel, byte_count, channels_last):
+        if isinstance(run_or_error, Exception):
+            return error_entry(run_or_error)
         try:
             with torch.no_grad():
-                operands = [[self._random_operand(value, channels_last, integer_limit=separate.positions) for value in separate.values] for _ in range(operand_set_count(size))]
-                return {"ns": round(self._measure_ns([functools.partial(run, each) for each in operands]))}
+                operands = [[self._random_operand(value, channels_last, integer_limit=separate_kernel.positions) for value in separate_kernel.values] for _ in range(operand_set_count(byte_count))]
+                return {"ns": round(self._measure_ns([functools.partial(run_or_error, each) for each in operands]))}
         except Exception as error:  # noqa: BLE001
             return error_entry(error)
 
     @contextlib.contextmanager
-    def _with_lock(self):
+    def _hold_lock(self):
         """A context in which no other process measures or writes."""
         if self.has_lock:
             yield
@@ -153,41 +153,41 @@ class Times:
             self.known[key] = self._measure_node(node, channels_last)
         except Exception as error:  # noqa: BLE001  an operator that wants particular values
             self.known[key] = error_entry(error)
-        self._free_cache()
-        self.save()
+        self._empty_cache_if_memory_is_short()
+        self.save_to_file()
 
-    def ns_of_copy(self, size):
-        """Nanoseconds of a copy that reads and writes `size` bytes in total, from measured copies of similar sizes."""
+    def ns_of_copy(self, byte_count):
+        """Nanoseconds of a copy that reads and writes `byte_count` bytes in total, from measured copies of similar sizes."""
         if "copies" not in self.known:
-            self.known["copies"] = [[size, self._copy_ns(size)] for size in _copy_sizes()]
+            self.known["copies"] = [[byte_count, self._copy_ns(byte_count)] for byte_count in _copy_sizes()]
         copies = self.known["copies"]
-        if size <= copies[0][0]:
+        if byte_count <= copies[0][0]:
             return round(copies[0][1])
-        at = min(bisect.bisect_left([s for s, _ in copies], size), len(copies) - 1)
+        at = min(bisect.bisect_left([s for s, _ in copies], byte_count), len(copies) - 1)
         (small, short), (large, long) = copies[at - 1], copies[at]
-        return round(short + (long - short) * (size - small) / (large - small))
+        return round(short + (long - short) * (byte_count - small) / (large - small))
 
-    def link(self):
+    def link_bytes_per_ns(self):
         """Bytes a nanosecond of copies between pinned memory and the GPU, in the slower direction."""
         if "link" not in self.known:
             here = torch.zeros(LINK_BYTES, dtype=torch.uint8, device=self.device)
             there = torch.zeros(LINK_BYTES, dtype=torch.uint8, pin_memory=True)
             ns = max(self._measure_ns([lambda to=to, of=of: to.copy_(of, non_blocking=True)]) for to, of in ((here, there), (there, here)))
             self.known["link"] = LINK_BYTES / ns
-            self.save()
+            self.save_to_file()
         return self.known["link"]
 
-    def _copy_ns(self, size):
-        def call():
-            source = torch.zeros(size // 8, dtype=torch.float32, device=self.device)
+    def _copy_ns(self, byte_count):
+        def make_call():
+            source = torch.zeros(byte_count // 8, dtype=torch.float32, device=self.device)
             result = torch.empty_like(source)
             return lambda: torch.mul(source, 2.0, out=result)
 
-        return self._measure_ns([call() for _ in range(operand_set_count(size))])
+        return self._measure_ns([make_call() for _ in range(operand_set_count(byte_count))])
 
     def _measure_node(self, node, channels_last):
         with torch.no_grad():
-            calls = [self._call_of(node, channels_last)]
+            calls = [self._make_call(node, channels_last)]
             calls[0]()
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -198,35 +198,35 @@ class Times:
             workspace = torch.cuda.max_memory_allocated(self.device) - made
             operands = made - held + _operand_bytes(node)
             del result
-            calls += [self._call_of(node, channels_last) for _ in range(operand_set_count(operands) - 1)]
+            calls += [self._make_call(node, channels_last) for _ in range(operand_set_count(operands) - 1)]
             return {"ns": round(self._measure_ns(calls)), "workspace": max(0, workspace)}
 
-    def _call_of(self, node, channels_last):
+    def _make_call(self, node, channels_last):
         """A function that runs the operator with its own random operands."""
         if is_attention(node):
-            return self._call_of_attention(node)
-        def example(n):
-            return self._random_operand(n.meta.get("val"), channels_last, n)
+            return self._make_attention_call(node)
+        def make_operand(operand_node):
+            return self._random_operand(operand_node.meta.get("val"), channels_last, operand_node)
 
-        args, kwargs = torch.fx.node.map_arg(node.args, example), torch.fx.node.map_arg(node.kwargs, example)
-        if chunks.is_addition_to_sum(node):
+        args, kwargs = torch.fx.node.map_arg(node.args, make_operand), torch.fx.node.map_arg(node.kwargs, make_operand)
+        if chunks.is_product_added_to_sum(node):
             return lambda: torch.ops.umbench.add_product_(*args)
-        if "grouped_mm" in name_of(node):
-            args = with_equal_rows(args)
+        if "grouped_mm" in operator_name(node):
+            args = with_equal_group_rows(args)
         kwargs = {key: self.device if isinstance(value, torch.device) else value for key, value in kwargs.items()}
         return lambda: node.target(*args, **kwargs)
 
-    def _call_of_attention(self, node):
-        """As _call_of(), for attention. The function runs the kernel that PyTorch chooses on this GPU, even if the node names another one."""
-        def example(name):
-            given = argument_of(node, name) if any(a.name == name for a in node.target._schema.arguments) else None
+    def _make_attention_call(self, node):
+        """As _make_call(), for attention. The function runs the kernel that PyTorch chooses on this GPU, even if the node names another one."""
+        def make_argument(argument_name):
+            given = argument_of(node, argument_name) if any(a.name == argument_name for a in node.target._schema.arguments) else None
             return self._random_operand(given.meta["val"], False) if isinstance(given, torch.fx.Node) else given
 
-        operands = [example(name) for name in ("query", "key", "value")]
-        attend = functools.partial(torch.nn.functional.scaled_dot_product_attention, *operands, attn_mask=example("attn_bias"),
-                                   dropout_p=example("dropout_p") or 0.0, is_causal=bool(example("is_causal")), scale=example("scale"),
+        operands = [make_argument(name) for name in ("query", "key", "value")]
+        attend = functools.partial(torch.nn.functional.scaled_dot_product_attention, *operands, attn_mask=make_argument("attn_bias"),
+                                   dropout_p=make_argument("dropout_p") or 0.0, is_causal=bool(make_argument("is_causal")), scale=make_argument("scale"),
                                    enable_gqa=operands[0].shape[1] != operands[1].shape[1])
-        if "backward" not in name_of(node):
+        if "backward" not in operator_name(node):
             return attend
         with torch.enable_grad(), torch.cuda.stream(self.stream):  # on the stream of the measurement, with gradients enabled
             for each in operands:
@@ -238,7 +238,7 @@ class Times:
     def _measure_ns(self, calls):
         """Nanoseconds of a call: the mean of a round of calls one after the other, in the shortest of some rounds. Several `calls` with operands
         of their own find these in memory, not in the cache."""
-        graph = self._record_graph([calls[number % len(calls)] for number in range(REPEATS)])
+        graph = self._record_cuda_graph([calls[number % len(calls)] for number in range(REPEATS)])
         self.load = self.load or self._record_load()
         has_rested = time.monotonic() - self.measured_at > RESTS_AFTER_S
         marks = []
@@ -253,7 +253,7 @@ class Times:
         self.measured_at = time.monotonic()
         return min(begin.elapsed_time(end) for begin, end in marks) * 1e6 / REPEATS
 
-    def _free_cache(self):
+    def _empty_cache_if_memory_is_short(self):
         """Empties the allocator's cache if less than half of the GPU's memory is free. Must not be called while a graph is recorded."""
         free, total = torch.cuda.mem_get_info(self.device)
         if free < total / 2:
@@ -265,7 +265,7 @@ class Times:
             self.load, self.measured_at = None, -math.inf
             torch.cuda.empty_cache()
 
-    def _record_graph(self, calls):
+    def _record_cuda_graph(self, calls):
         """A CUDA graph of calls, so that the GPU does not wait for launches."""
         stream = self.stream  # one stream for all, since libraries keep a workspace for each stream
         stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -290,36 +290,36 @@ class Times:
         made, source = torch.empty_like(a), torch.zeros(CACHE_BYTES // 8, device=self.device)
         result = torch.empty_like(source)
         product, copy = lambda: torch.mm(a, b, out=made), lambda: result.copy_(source)
-        return self._record_graph(12 * [*4 * [product], copy]), (a, b, made, source, result)
+        return self._record_cuda_graph(12 * [*4 * [product], copy]), (a, b, made, source, result)
 
-    def _random_operand(self, value, channels_last, node=None, integer_limit=1):
-        """A tensor of random numbers, integers below `integer_limit`, with the layout of the traced tensor `value`. Values of other types are
+    def _random_operand(self, traced_value, channels_last, node=None, integer_limit=1):
+        """A tensor of random numbers, integers below `integer_limit`, with the layout of the traced tensor. Values of other types are
         returned unchanged. `node`: the node of a matrix, whose rows may be padded."""
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._random_operand(v, channels_last) for v in value)
-        if not isinstance(value, torch.Tensor):
-            return value
-        strides = padded_strides(node) if node is not None and value.dim() == 2 else value.stride()
-        size = max(1, sum((n - 1) * s for n, s in zip(value.shape, strides)) + 1)
-        if value.numel() == 0:
+        if isinstance(traced_value, (list, tuple)):
+            return type(traced_value)(self._random_operand(v, channels_last) for v in traced_value)
+        if not isinstance(traced_value, torch.Tensor):
+            return traced_value
+        strides = padded_strides(node) if node is not None and traced_value.dim() == 2 else traced_value.stride()
+        size = max(1, sum((n - 1) * s for n, s in zip(traced_value.shape, strides)) + 1)
+        if traced_value.numel() == 0:
             size = 0
-        flat = torch.randn(size, device=self.device, dtype=torch.float32).mul_(0.02).to(value.dtype) if value.dtype.is_floating_point \
-            else torch.randint(integer_limit, (size,), device=self.device, dtype=value.dtype) if integer_limit > 1 and value.dtype != torch.bool \
-            else torch.zeros(size, device=self.device, dtype=value.dtype)
-        return flat.as_strided(value.shape, self._strides(value, channels_last) if value.dim() == 4 else strides)
+        flat = torch.randn(size, device=self.device, dtype=torch.float32).mul_(0.02).to(traced_value.dtype) if traced_value.dtype.is_floating_point \
+            else torch.randint(integer_limit, (size,), device=self.device, dtype=traced_value.dtype) if integer_limit > 1 and traced_value.dtype != torch.bool \
+            else torch.zeros(size, device=self.device, dtype=traced_value.dtype)
+        return flat.as_strided(traced_value.shape, self._operand_strides(traced_value, channels_last) if traced_value.dim() == 4 else strides)
 
     @staticmethod
-    def _strides(value, channels_last):
-        turns = channels_last and value.dim() == 4 and value.is_contiguous()
-        return torch.empty(value.shape, device="meta", memory_format=torch.channels_last).stride() if turns else value.stride()
+    def _operand_strides(traced_tensor, channels_last):
+        turns = channels_last and traced_tensor.dim() == 4 and traced_tensor.is_contiguous()
+        return torch.empty(traced_tensor.shape, device="meta", memory_format=torch.channels_last).stride() if turns else traced_tensor.stride()
 
 
-def with_equal_rows(args):
+def with_equal_group_rows(operands):
     """Returns the operands of a grouped matrix product with the integer operand, the end of each group's rows, set so that all groups have
     the same number of rows."""
-    at = next(i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and not a.is_floating_point())
-    ends, rows = args[at], max(args[0].shape) if args[1].dim() == 2 else args[0].shape[0]
-    return *args[:at], torch.arange(1, ends.numel() + 1, device=ends.device, dtype=ends.dtype) * (rows // ends.numel()), *args[at + 1:]
+    at = next(i for i, a in enumerate(operands) if isinstance(a, torch.Tensor) and not a.is_floating_point())
+    ends, rows = operands[at], max(operands[0].shape) if operands[1].dim() == 2 else operands[0].shape[0]
+    return *operands[:at], torch.arange(1, ends.numel() + 1, device=ends.device, dtype=ends.dtype) * (rows // ends.numel()), *operands[at + 1:]
 
 
 def error_entry(error):
@@ -329,9 +329,9 @@ def error_entry(error):
     return {"refused": text} | ({"once": True} if once else {})
 
 
-def operand_set_count(size):
-    """The number of sets of operands, each of `size` bytes, that are timed in turns: between two uses of a set the others fill the cache."""
-    return min(REPEATS, 1 + CACHE_BYTES // max(1, size))
+def operand_set_count(operand_bytes):
+    """The number of sets of operands, each of `operand_bytes`, that are timed in turns: between two uses of a set the others fill the cache."""
+    return min(REPEATS, 1 + CACHE_BYTES // max(1, operand_bytes))
 
 
 def _operand_bytes(node):
@@ -339,19 +339,19 @@ def _operand_bytes(node):
     return sum(v.numel() * v.element_size() for v in values if isinstance(v, torch.Tensor))
 
 
-def key_of(node):
+def cache_key_of(node):
     """The text by which the times of an operator are kept: its target, and shapes, types and strides of its operands."""
-    return f"{node.target} {_shapes(node.args)} {_shapes(dict(node.kwargs))}"
+    return f"{node.target} {_shapes_text(node.args)} {_shapes_text(dict(node.kwargs))}"
 
 
-def _shapes(argument):
-    return torch.fx.node.map_arg(argument, lambda n: _shape(n.meta.get("val"), n)).__repr__()
+def _shapes_text(argument):
+    return torch.fx.node.map_arg(argument, lambda n: _shape_text(n.meta.get("val"), n)).__repr__()
 
 
-def _shape(value, node=None):
-    if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype)[6:]}{list(value.shape)}/{list(value.stride() if node is None else padded_strides(node))}"
-    return [_shape(v) for v in value] if isinstance(value, (list, tuple)) else repr(value)
+def _shape_text(traced_value, node=None):
+    if isinstance(traced_value, torch.Tensor):
+        return f"{str(traced_value.dtype)[6:]}{list(traced_value.shape)}/{list(traced_value.stride() if node is None else padded_strides(node))}"
+    return [_shape_text(v) for v in traced_value] if isinstance(traced_value, (list, tuple)) else repr(traced_value)
 
 
 def _copy_sizes():

@@ -14,14 +14,14 @@ class PlanMade(NoPlan):
     """Raised when a plan exists, to end a call that was made only to plan."""
 
 
-def choose_counts(predict):
+def choose_part_counts(predict_ms):
     """[the chosen count and all larger ones] of COUNTS. Chosen is the smallest that has a plan, or a larger one that saves a tenth of the
-    time. predict(count) returns (milliseconds with the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
+    time. predict_ms(count) returns (milliseconds with the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
     lower bound for larger counts, so the search ends where that saves no tenth, or at the first plan that saves none."""
     best = best_ms = None
     for count in COUNTS:
         try:
-            planned, unplanned = predict(count)
+            planned, unplanned = predict_ms(count)
         except NoRoom as error:
             if best:
                 break
@@ -66,10 +66,10 @@ class MicroBatches(torch.autograd.Function):
         return None, None, *(None if each is None else each.mul_(factor) for each in sums)
 
 
-def run_in_parts(run, model, count, inputs, keyword_inputs):
-    """The mean of the losses that `run` returns for `count` parts of the batch."""
+def run_in_parts(run, model, part_count, inputs, keyword_inputs):
+    """The mean of the losses that `run` returns for the parts of the batch."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    return MicroBatches.apply(run, split_batch(count, inputs, keyword_inputs), *parameters)
+    return MicroBatches.apply(run, split_batch(part_count, inputs, keyword_inputs), *parameters)
 
 
 def batch_size_of(inputs, keyword_inputs):
@@ -77,23 +77,23 @@ def batch_size_of(inputs, keyword_inputs):
     return next((x.shape[0] for x in [*inputs, *keyword_inputs.values()] if isinstance(x, torch.Tensor) and x.dim()), 0)
 
 
-def largest_count(limit, inputs, keyword_inputs):
-    """The largest of COUNTS, at most `limit`, into which the batch can be cut in equal parts."""
-    return max(count for count in COUNTS if count <= limit and batch_size_of(inputs, keyword_inputs) % count == 0)
+def largest_part_count(max_count, inputs, keyword_inputs):
+    """The largest of COUNTS, at most `max_count`, of equal parts into which the batch can be cut."""
+    return max(count for count in COUNTS if count <= max_count and batch_size_of(inputs, keyword_inputs) % count == 0)
 
 
-def split_batch(count, inputs, keyword_inputs):
+def split_batch(part_count, inputs, keyword_inputs):
     """[(inputs, keyword inputs)] of each part. Tensors with the first extent of the first tensor are cut; every part gets all other inputs."""
     batch = batch_size_of(inputs, keyword_inputs)
-    if batch == 0 or batch % count:
-        raise NoPlan(f"a batch of {batch} has no {count} equal parts; give another batch or micro_batches=1")
+    if batch == 0 or batch % part_count:
+        raise NoPlan(f"a batch of {batch} has no {part_count} equal parts; give another batch or micro_batches=1")
 
-    def parts_of(x):
-        has_batch = isinstance(x, torch.Tensor) and x.dim() and x.shape[0] == batch
-        return x.chunk(count) if has_batch else [x] * count
+    def cut_or_repeat(value):
+        has_batch = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == batch
+        return value.chunk(part_count) if has_batch else [value] * part_count
 
-    cut_inputs, cut_keyword_inputs = [parts_of(x) for x in inputs], {name: parts_of(x) for name, x in keyword_inputs.items()}
-    return [([parts[i] for parts in cut_inputs], {name: parts[i] for name, parts in cut_keyword_inputs.items()}) for i in range(count)]
+    cut_inputs, cut_keyword_inputs = [cut_or_repeat(x) for x in inputs], {name: cut_or_repeat(x) for name, x in keyword_inputs.items()}
+    return [([parts[i] for parts in cut_inputs], {name: parts[i] for name, parts in cut_keyword_inputs.items()}) for i in range(part_count)]
 
 
 def refuse_batch_norms(model):

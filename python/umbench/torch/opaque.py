@@ -8,12 +8,12 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from .liveness import SIZES
-from .operators import BY_SAMPLE, BY_SAMPLE_ALONG, ELEMENTWISE, is_repeatable, name_of
-from .values import unique_name
+from .operators import BY_SAMPLE, BY_SAMPLE_ALONG, ELEMENTWISE, is_repeatable, operator_name
+from .values import add_unique_name
 from .walk import View
 
 
-def add_opaque(walk, node):
+def add_opaque_operator(walk, node):
     """Adds an opaque operator for a node, and its results."""
     value = node.meta["val"]
     several = isinstance(value, (list, tuple))
@@ -23,30 +23,30 @@ def add_opaque(walk, node):
     if not written:
         walk.views[node] = [None] * len(values) if several else None
         return
-    read = operands(walk, node)
-    name = walk.label(node)
+    read = tensors_read_by(walk, node)
+    name = walk.label_of(node)
     if walk.use == "activation_gradient" and not name.endswith(node.name):
         name += ".backward"
     made = [walk.add_result(node, f"{name}.{i}" if several else f"{name}.y", i if several else None) for i, _ in written]
     views = dict(zip([i for i, _ in written], map(View, made)))
     walk.views[node] = [views.get(i) for i in range(len(values))] if several else views[0]
     flops, moved, products = walk.work_of(node)
-    attributes = {"label": name_of(node), "flops": flops, "bytes": moved}
+    attributes = {"label": operator_name(node), "flops": flops, "bytes": moved}
     if products:
         attributes["products"] = True
     cut = batch_cut_of(walk, node, read, [(i if several else None) for i, _ in written])
     if cut is not None:
         attributes["cut"] = cut
-    walk.add_op(node, name, "opaque", attributes, read, made, alias_of(walk, node, read, made), is_repeatable(node))
+    walk.add_op(node, name, "opaque", attributes, read, made, overwrite_indices_of(walk, node, read, made), is_repeatable(node))
 
 
 FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # operators that read only the shape of their operand
 
 
-def operands(walk, node):
+def tensors_read_by(walk, node):
     """[the Tensors that a node reads], each once."""
     found = []
-    if name_of(node) in FILLS:
+    if operator_name(node) in FILLS:
         return found
     for each in node.all_input_nodes:
         for view in tree_leaves(walk.views.get(each)):
@@ -55,18 +55,18 @@ def operands(walk, node):
     return found
 
 
-def alias_of(walk, node, read, made):
+def overwrite_indices_of(walk, node, read_tensors, made_tensors):
     """(index of the operand, index of the result) if the result of an element-wise operator may overwrite the operand, else None."""
-    if name_of(node) not in ELEMENTWISE | {"slice_scatter", "select_scatter", "copy"} or len(made) != 1:
+    if operator_name(node) not in ELEMENTWISE | {"slice_scatter", "select_scatter", "copy"} or len(made_tensors) != 1:
         return None
-    for i, t in enumerate(read):
+    for i, t in enumerate(read_tensors):
         plain = any(walk.plain_tensor(n) is t and n.meta["val"].shape == node.meta["val"].shape for n in node.all_input_nodes)
-        if plain and t.type == made[0].type and t.order == made[0].order and math.prod(t.shape) == math.prod(made[0].shape):
+        if plain and t.type == made_tensors[0].type and t.order == made_tensors[0].order and math.prod(t.shape) == math.prod(made_tensors[0].shape):
             return i, 0
     return None
 
 
-def batch_cut_of(walk, node, read, result_indices):
+def batch_cut_of(walk, node, read_tensors, result_indices):
     """How each operand is cut if the operator is computed in parts of the batch; None if it cannot be."""
     if not walk.twice or walk.samples < 2 or not computes_samples_separately(node):
         return None
@@ -75,12 +75,12 @@ def batch_cut_of(walk, node, read, result_indices):
         view = walk.views.get(each)
         if not isinstance(view, View):
             continue
-        spread = "batch" if is_left_of_weight_gradient(walk, node, each, view) else walk.batch_relation(each)
-        way = "part" if view.tensor.batch else "whole"
-        if spread == "other" or (view.tensor.batch and spread != "batch") or ways.setdefault(view.tensor, way) != way:
+        spread = "batch" if is_left_of_weight_gradient(walk, node, each, view) else walk.relation_to_batch(each)
+        way = "part" if view.tensor.has_batch else "whole"
+        if spread == "other" or (view.tensor.has_batch and spread != "batch") or ways.setdefault(view.tensor, way) != way:
             return None
-    out = [{"batch": "part", "whole": "sum"}.get(walk.batch_relation(node, i)) for i in result_indices]
-    inputs = [ways[t] for t in read]
+    out = [{"batch": "part", "whole": "sum"}.get(walk.relation_to_batch(node, i)) for i in result_indices]
+    inputs = [ways[t] for t in read_tensors]
     if None in out or "part" not in inputs:
         return None
     return {"in": inputs, "out": out}
@@ -88,13 +88,13 @@ def batch_cut_of(walk, node, read, result_indices):
 
 def is_left_of_weight_gradient(walk, node, operand, view):
     """Whether `operand` is the dy^T of a weight's gradient dy^T x, a product that sums over the batch."""
-    return (name_of(node) == "mm" and operand is node.args[0] and view.transposed and view.tensor.batch
-            and walk.batch_relation(node.args[1]) == "batch" and walk.batch_relation(node) == "whole")
+    return (operator_name(node) == "mm" and operand is node.args[0] and view.transposed and view.tensor.has_batch
+            and walk.relation_to_batch(node.args[1]) == "batch" and walk.relation_to_batch(node) == "whole")
 
 
 def computes_samples_separately(node):
     """Whether an operator treats each sample of the batch separately."""
-    name = name_of(node)
+    name = operator_name(node)
     if name == "sum":
         return len(node.args) > 1
     if name in BY_SAMPLE_ALONG:
@@ -105,10 +105,10 @@ def computes_samples_separately(node):
     return name in BY_SAMPLE
 
 
-def add_update(walk, node, target, value):
-    """Adds an operator that writes `value` to `target` in place."""
-    size = sum(math.prod(t.shape) * SIZES[t.type] for t in (value, target))
-    op = {"name": unique_name(walk.names, target.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,
-          "in": [target, value], "out": [target], "repeatable": False}
+def add_in_place_write(walk, node, target_tensor, value_tensor):
+    """Adds an operator that writes `value_tensor` to `target_tensor` in place."""
+    size = sum(math.prod(t.shape) * SIZES[t.type] for t in (value_tensor, target_tensor))
+    op = {"name": add_unique_name(walk.names, target_tensor.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,
+          "in": [target_tensor, value_tensor], "out": [target_tensor], "repeatable": False}
     walk.ops.append(op)
     walk.nodes_of[op["name"]] = node

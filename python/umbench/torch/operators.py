@@ -70,15 +70,15 @@ BY_SAMPLE_ALONG = {"cat": 1, "_softmax": 1, "_safe_softmax": 1, "_log_softmax": 
 RANDOM = {"inductor_random", "inductor_randint", "inductor_seeds", "native_dropout", "bernoulli", "rand", "randn", "rand_like", "randn_like", "randint", "normal", "uniform"}
 
 
-def name_of(node):
+def operator_name(node):
     """The name of a node's operator, such as "convolution" of aten.convolution.default; else the name of the target."""
     packet = getattr(node.target, "overloadpacket", None)
     return packet.__name__ if packet is not None else getattr(node.target, "__name__", str(node.target))
 
 
-def launches_of_library(node):
+def library_launch_count(node):
     """The number of kernels and fills that cuBLAS and cuDNN of torch 2.11 launch for an operator on an H100."""
-    name = name_of(node)
+    name = operator_name(node)
     if "scaled_dot_product" in name:
         return 4 if "backward" in name else 2 + is_random(node)
     if not is_convolution(node):
@@ -86,32 +86,32 @@ def launches_of_library(node):
     asked = sum(map(bool, argument_of(node, "output_mask")[:2])) if name == "convolution_backward" else 1
     if is_depthwise(node):
         return 2 * asked - 1  # the gradient of filters is summed by a second kernel
-    return asked if is_product(node) else 2 * asked
+    return asked if is_pointwise_convolution(node) else 2 * asked
 
 
 def is_convolution(node):
-    return name_of(node) in ("convolution", "convolution_backward")
+    return operator_name(node) in ("convolution", "convolution_backward")
 
 
 def is_attention(node):
-    return "scaled_dot_product" in name_of(node)
+    return "scaled_dot_product" in operator_name(node)
 
 
 def is_depthwise(node):
     """Whether a convolution's groups are too small for tensor cores."""
-    return argument_of(node, "groups") > 1 and value_of_argument(argument_of(node, "weight")).shape[1] < MIN_CHANNELS
+    return argument_of(node, "groups") > 1 and traced_argument(argument_of(node, "weight")).shape[1] < MIN_CHANNELS
 
 
-def is_product(node):
+def is_pointwise_convolution(node):
     """Whether a convolution has filters of 1 x 1 and stride 1, so that it is a product of matrices."""
-    return tuple(value_of_argument(argument_of(node, "weight")).shape[2:]) == (1, 1) and set(argument_of(node, "stride")) == {1}
+    return tuple(traced_argument(argument_of(node, "weight")).shape[2:]) == (1, 1) and set(argument_of(node, "stride")) == {1}
 
 
 def is_view(node):
     """Whether an operator returns a view of its first operand, or several views."""
     if node.target is operator.getitem:
         return is_view(node.args[0])
-    if name_of(node) in PLAIN_VIEWS | OTHER_VIEWS:
+    if operator_name(node) in PLAIN_VIEWS | OTHER_VIEWS:
         return True
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.returns or not node.all_input_nodes:
@@ -120,9 +120,9 @@ def is_view(node):
     return alias is not None and not alias.is_write
 
 
-def kind_of(node):
+def inductor_kind(node):
     """How Inductor computes an operator: VIEW, COMPUTED (element by element), ..., ALONE (by a separate kernel), or NOTHING."""
-    name = name_of(node)
+    name = operator_name(node)
     if is_view(node):
         return VIEW
     if name in WITHOUT_DATA:
@@ -138,12 +138,12 @@ def kind_of(node):
 def _is_one_hot(node):
     """Whether a scatter puts a number into a constant tensor, which Inductor computes element by element (fx_passes/misc_patterns, post_grad)."""
     target, value = node.args[0], node.args[3]
-    return not isinstance(value, torch.fx.Node) and isinstance(target, torch.fx.Node) and name_of(target) == "full"
+    return not isinstance(value, torch.fx.Node) and isinstance(target, torch.fx.Node) and operator_name(target) == "full"
 
 
 def is_random(node):
-    attention = is_attention(node) and "backward" not in name_of(node)
-    return name_of(node) in RANDOM or (attention and bool(argument_of(node, "dropout_p")))
+    attention = is_attention(node) and "backward" not in operator_name(node)
+    return operator_name(node) in RANDOM or (attention and bool(argument_of(node, "dropout_p")))
 
 
 def is_repeatable(node):
@@ -157,16 +157,16 @@ def is_repeatable(node):
         return True
     if target._schema.is_mutable:
         return False
-    if name_of(node) in ("inductor_seeds", "inductor_seed"):
+    if operator_name(node) in ("inductor_seeds", "inductor_seed"):
         return False
     if torch.Tag.nondeterministic_seeded in target.tags:
-        return "scaled_dot_product" in name_of(node) and not argument_of(node, "dropout_p")
+        return "scaled_dot_product" in operator_name(node) and not argument_of(node, "dropout_p")
     return True
 
 
 def reduces_rows(node):
     """Whether a reduction goes along the innermost extents in memory, and not along all."""
-    source = value_of_argument(node.args[0])
+    source = traced_argument(node.args[0])
     dims = node.args[1] if len(node.args) > 1 else None
     if not isinstance(source, torch.Tensor) or dims is None:
         return False
@@ -176,24 +176,24 @@ def reduces_rows(node):
     return 0 < len(dims) < len(order) and set(order[:len(dims)]) == dims
 
 
-def work_of_kernel(kernel):
+def operations_of_kernel(kernel):
     """(operations, whether they are products of matrices). A generated kernel has one operation for each element of each operator."""
     if not kernel.joined:
-        products = products_of(kernel.nodes[-1])
+        products = matrix_operations(kernel.nodes[-1])
         if products is not None:
             return products, True
-    counts = [max((t.numel() for t in _tensors([n.meta.get("val"), [m.meta.get("val") for m in n.all_input_nodes]])), default=0)
+    counts = [max((t.numel() for t in _tensors_in([n.meta.get("val"), [m.meta.get("val") for m in n.all_input_nodes]])), default=0)
               for n in kernel.nodes]
     return sum(counts), False
 
 
-def _tensors(tree):
+def _tensors_in(tree):
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def products_of(node):
+def matrix_operations(node):
     """The operations of a node that multiplies matrices; None for other nodes. A multiplication and an addition count as two."""
-    name, at = name_of(node), [value_of_argument(a) for a in node.args]
+    name, at = operator_name(node), [traced_argument(a) for a in node.args]
     if name == "convolution":
         return _convolution_operations(node.meta["val"], at[1], at[0], transposed=at[6])
     if name == "convolution_backward":
@@ -206,7 +206,7 @@ def products_of(node):
     if "grouped_mm" in name:
         return (2 if "backward" in name else 1) * _expert_operations([a for a in at if isinstance(a, torch.Tensor)])
     formula = flop_registry.get(getattr(node.target, "overloadpacket", None))
-    return None if formula is None else int(formula(*at, **{k: value_of_argument(v) for k, v in node.kwargs.items()}, out_val=node.meta["val"]))
+    return None if formula is None else int(formula(*at, **{k: traced_argument(v) for k, v in node.kwargs.items()}, out_val=node.meta["val"]))
 
 
 def _expert_operations(operands):
@@ -219,15 +219,15 @@ def _expert_operations(operands):
     return 2 * rows.shape[0] * math.prod(matrices.shape[1:])
 
 
-def argument_of(node, name):
+def argument_of(node, argument_name):
     """The argument of that name; None if it was not given."""
     names = [argument.name for argument in node.target._schema.arguments]
-    return (dict(zip(names, node.args)) | node.kwargs).get(name)
+    return (dict(zip(names, node.args)) | node.kwargs).get(argument_name)
 
 
 def _convolution_operations(y, w, x, transposed):
     return 2 * math.prod((x if transposed else y).shape) * math.prod(w.shape[1:])
 
 
-def value_of_argument(argument):
+def traced_argument(argument):
     return torch.fx.node.map_arg(argument, lambda n: n.meta.get("val"))

@@ -8,7 +8,7 @@ from .values import stored_bytes, tensors_of
 def in_running_order(kernels, kept_bases):
     """The kernels in running order. `kept_bases` are bases whose memory is not freed within the graph."""
     memory = _Memory(kernels, kept_bases)
-    return [kernels[number] for number in min(list(range(len(kernels))), memory.order_by_memory(), key=memory.peak)]
+    return [kernels[number] for number in min(list(range(len(kernels))), memory.order_by_memory(), key=memory.peak_of_order)]
 
 
 class _Memory:
@@ -29,21 +29,21 @@ class _Memory:
         self.given = sum(size for base, size in self.size.items() if base not in self.writer and base not in kept_bases)
         self.predecessors = [{self.writer[base] for base in kernel.reads if base in self.writer} - {number} for number, kernel in enumerate(kernels)]
 
-    def freed_by(self, kernel_number, remaining_readers):
+    def bytes_freed_by(self, kernel_number, remaining_readers):
         """Bytes that are freed after a kernel. `remaining_readers`: {base: remaining readers}."""
         kernel = self.kernels[kernel_number]
         read = [base for base in kernel.reads if base not in self.kept_bases and remaining_readers.get(base) == {kernel_number}]
         unread = [base for base in kernel.writes if base not in self.kept_bases and not remaining_readers.get(base)]
         return self.inside[kernel_number] + sum(self.size[base] for base in read + unread)
 
-    def peak(self, order):
+    def peak_of_order(self, kernel_numbers):
         """The peak in bytes if the kernels run in this order."""
         held = peak = self.given
         left = {base: set(numbers) for base, numbers in self.readers.items()}
-        for number in order:
+        for number in kernel_numbers:
             held += self.written[number]
             peak = max(peak, held)
-            held -= self.freed_by(number, left)
+            held -= self.bytes_freed_by(number, left)
             self.remove_reader(number, left)
         return peak
 
@@ -63,14 +63,14 @@ class _Memory:
         while ready:
             def cost(kernel_number):
                 size = self.written[kernel_number]
-                return size if held + size > most else 0, size - self.freed_by(kernel_number, left), kernel_number
+                return size if held + size > most else 0, size - self.bytes_freed_by(kernel_number, left), kernel_number
 
             chosen = min(ready, key=cost)
             ready.remove(chosen)
             order.append(chosen)
             held += self.written[chosen]
             most = max(most, held)
-            held -= self.freed_by(chosen, left)
+            held -= self.bytes_freed_by(chosen, left)
             self.remove_reader(chosen, left)
             for number, b in enumerate(waits):
                 if chosen in b:

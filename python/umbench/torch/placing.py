@@ -1,7 +1,7 @@
 """Holds pieces of memory while a compiled step runs, so that PyTorch's caching allocator places its tensors at the addresses of
 steering.py.
 
-Inductor's code calls before(number) ahead of an allocation whose number is in `called_at`: a step has hundreds, and the CPU may be what
+Inductor's code calls reach_point(number) ahead of an allocation whose number is in `called_at`: a step has hundreds, and the CPU may be what
 binds it. Holding pieces changes only the addresses of tensors. A step that allocates differently is still correct, but needs more
 memory."""
 
@@ -10,45 +10,45 @@ import torch
 from . import private
 
 FORWARD, BACKWARD = (-4, -3), (-2, -1)  # numbers of the points where each pass begins and ends
-MARK = 7  # bytes: an allocation of this size is a mark of before() among the allocator's events
+MARK = 7  # bytes: an allocation of this size is a mark of reach_point() among the allocator's events
 
-_follower = None  # the Marks or Holds whose at() before() calls
+_follower = None  # whose at_point() reach_point() calls
 called_at = ()   # numbers of the allocations before which it is called
 
 
-def before(point):
-    """Called by Inductor's code right before an allocation. `point`: the number of this place in the code."""
+def reach_point(point_number):
+    """Called by Inductor's code right before an allocation, and where a pass begins and ends. `point_number`: of this place."""
 
 
-ignored = before
+ignored = reach_point
 
 
-def at_point(point):
+def reach_pass_point(point_number):
     """A pass begins or ends."""
-    if point in called_at:
-        before(point)
+    if point_number in called_at:
+        reach_point(point_number)
 
 
-def follow(follower):
-    """Makes before() call at() of `follower`, a Marks or a Holds. With None it calls nothing."""
-    global _follower, called_at, before
+def set_follower(follower):
+    """Makes reach_point() call at_point() of `follower`. With None it calls nothing."""
+    global _follower, called_at, reach_point
     if _follower is not None:
         _follower.end()
-    _follower, called_at, before = (None, (), ignored) if follower is None else (follower, follower.called_at, follower.at)
+    _follower, called_at, reach_point = (None, (), ignored) if follower is None else (follower, follower.called_at, follower.at_point)
 
 
-def stop_following(follower):
-    """Makes before() call nothing if `follower` is the current follower."""
+def remove_follower(follower):
+    """Makes reach_point() call nothing if `follower` is the current follower."""
     if _follower is follower:
-        follow(None)
+        set_follower(None)
 
 
-def marks():
-    """Whether the current follower is a Marks."""
-    return isinstance(_follower, Marks)
+def is_marking():
+    """Whether the current follower is a MarkingFollower."""
+    return isinstance(_follower, MarkingFollower)
 
 
-class Marks:
+class MarkingFollower:
     """A follower that marks the points of a step among the allocator's events. `points`: numbers of the points, in order."""
 
     called_at = range(FORWARD[0], 2**62)  # all points
@@ -56,50 +56,50 @@ class Marks:
     def __init__(self):
         self.points = []
 
-    def at(self, point):
-        """Records the point, and marks it among the allocator's events."""
-        self.points.append(point)
+    def at_point(self, point_number):
+        """Records the number, and marks this point of the step among the allocator's events."""
+        self.points.append(point_number)
         private.give_bytes(private.take_bytes(MARK, private.raw_stream(torch.cuda.current_device())))
 
     def end(self):
         pass
 
 
-class Holds:
-    """A follower that holds pieces of memory during parts of each step. `points`: numbers of the step's points, in order. `changes`: {index of a
-    point: (keys of pieces to release, {key: bytes of a piece to take})}. `stream`: the allocator's number of the stream. At the last point all
+class HoldingFollower:
+    """A follower that holds pieces of memory during parts of each step. `point_numbers`: of a step, in order. `hold_changes`: {index of
+    a number: (keys of pieces to release, {key: bytes of a piece to take})}. At the last number all
     pieces are released."""
 
-    def __init__(self, points, changes, stream=0):
-        self.changes, self.stream, self.held = changes, stream, {}
-        self.called_at = {points[index] for index in changes} | set(points[-1:]) if changes else set()
-        steps = [(point, *changes.get(index, ((), {}))) for index, point in enumerate(points) if point in self.called_at]
+    def __init__(self, point_numbers, hold_changes, stream_number=0):
+        self.changes, self.stream, self.held = hold_changes, stream_number, {}
+        self.called_at = {point_numbers[index] for index in hold_changes} | set(point_numbers[-1:]) if hold_changes else set()
+        steps = [(point, *hold_changes.get(index, ((), {}))) for index, point in enumerate(point_numbers) if point in self.called_at]
         self.steps = [(point, released, tuple(taken.items())) for point, released, taken in steps]
-        self.begin()
+        self.begin_step()
 
-    def begin(self):
+    def begin_step(self):
         self.end()
         self.coming = self.steps[::-1]
 
-    def at(self, point):
+    def at_point(self, point_number):
         """Changes the held pieces at a point. If points come in an unexpected order, releases all pieces until the next step."""
         if not self.coming:
             return
         expected, released, taken = self.coming.pop()
-        if point != expected:
+        if point_number != expected:
             self.coming = []
         elif released or taken:
-            self._change(released, taken)
+            self._change_held_pieces(released, taken)
         if not self.coming:
             self.end()
 
-    def _change(self, released, taken):
+    def _change_held_pieces(self, released_keys, keys_and_bytes):
         held, give, take = self.held, private.give_bytes, private.take_bytes
-        for key in released:
+        for key in released_keys:
             if key in held:
                 give(held.pop(key))
         try:
-            for key, size in taken:
+            for key, size in keys_and_bytes:
                 held[key] = take(size, self.stream)
         except torch.OutOfMemoryError:
             self.coming = []

@@ -3,8 +3,8 @@
 import warnings
 
 from . import copies
-from .operators import is_view, name_of
-from .values import module_of
+from .operators import is_view, operator_name
+from .values import module_path_of
 
 # Slack for unused pieces of the caching allocator on a GPU (arena.py): a share of the budget within limits.
 SLACK, MIN_SLACK, MAX_SLACK = 0.05, 48 * 2**20, 768 * 2**20
@@ -44,29 +44,29 @@ class Plan:
         """Increases the slack, since the allocator lost at least `missing_bytes` bytes more."""
         self.more_slack += max(self.budget // 50, missing_bytes)
 
-    def add_measurement(self, allocated, reserved, ms):
+    def add_measurement(self, peak_bytes, reserved_bytes, step_ms):
         """Stores peaks in bytes and the milliseconds of one step, the optimizer's part included. The next plan includes the bytes by which the
         peak exceeds its prediction."""
-        self.measured = {"peak": allocated, "reserved": reserved, "ms": ms}
-        self.tried.append((self.predicted["peak"], allocated))
-        self.unforeseen[self.chunks] = self.unforeseen.get(self.chunks, 0) + allocated - self.predicted["peak"]
+        self.measured = {"peak": peak_bytes, "reserved": reserved_bytes, "ms": step_ms}
+        self.tried.append((self.predicted["peak"], peak_bytes))
+        self.unforeseen[self.chunks] = self.unforeseen.get(self.chunks, 0) + peak_bytes - self.predicted["peak"]
 
-    def exceeds_usable(self):
+    def measured_peak_exceeds_usable(self):
         """Whether the measured peak exceeds the usable bytes by more than a tolerance."""
         return self.measured["peak"] > self.usable + MIN_SLACK // 4
 
-    def settle(self, reserved):
-        """Makes the plan final. `reserved` are the bytes that PyTorch reserves."""
-        self.settled, self.reserved, self.within = True, reserved, reserved <= self.budget
+    def make_final(self, reserved_bytes):
+        """Makes the plan final. `reserved_bytes`: those that PyTorch reserves."""
+        self.settled, self.reserved, self.within = True, reserved_bytes, reserved_bytes <= self.budget
         if not self.within:
-            warnings.warn(f"PyTorch reserves {in_gib(reserved)}, more than the budget of {in_gib(self.budget)}: a hard cap there may fail", stacklevel=2)
+            warnings.warn(f"PyTorch reserves {size_text(reserved_bytes)}, more than the budget of {size_text(self.budget)}: a hard cap there may fail", stacklevel=2)
 
-    def mark_memory_lost(self):
-        """Notes and warns that the mapped memory of the step was lost."""
+    def warn_of_lost_memory(self):
+        """Notes, and warns, that the mapped memory of the step was lost."""
         self.within = False
         warnings.warn("the cache of PyTorch's allocator was emptied, and memory could not be mapped again: a hard cap may fail", stacklevel=4)
 
-    def set_answer(self, step, answer, base_bytes, share_count=1):
+    def store_answer(self, step, answer, base_bytes, share_count=1):
         """Stores the planner's answer for a Step."""
         made, own = answer["plan"], answer["begin"]
         self.chunks = share_count
@@ -76,18 +76,18 @@ class Plan:
         self.offloaded_bytes = sum(step.rows[i]["bytes"] for i, _, _ in made["offloaded"])
         self.recomputed = [step.nodes[i].name for i in made["recomputed"]]
         self.predicted = {"peak": made["peak"], "ms": made["ns"] / 1e6, "saved": made["saved_bytes"], "forward_peak": made["forward_peak"],
-                          "evaluations": made["evaluations"], "library_ms": library_ms(step, made)}
+                          "evaluations": made["evaluations"], "library_ms": library_call_ms(step, made)}
         self.unplanned = {"peak": own["peak"], "ms": own["ns"] / 1e6, "saved": own["saved_bytes"]}
         self.modules = summarize_modules(step, made)
         self.peak_at = step.nodes[made["peak_node"]].name if made["peak_node"] >= 0 else ""
 
-    def note_differences(self, forward, backward):
+    def store_differences(self, forward, backward):
         """Sets `differences` to the names of nodes that PyTorch's two graphs save, recompute or offload unlike the plan."""
         given = {node.name for node in backward.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
         ran = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward, backward)]
         ran = [{name for name in names if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names in ran]
         self.differences = (sorted(given ^ set(self.saved)) + sorted((ran[0] & ran[1]) ^ set(self.recomputed))
-                            + sorted(copies.offloaded_in(backward) ^ set(self.offloaded)))
+                            + sorted(copies.names_copied_back(backward) ^ set(self.offloaded)))
 
     def min_budget(self, peak=None):
         """The smallest budget for a plan with this peak; without an argument, of this plan."""
@@ -95,13 +95,13 @@ class Plan:
 
     def __str__(self):
         if self.predicted is None:
-            return f"budget {in_gib(self.budget)}: planned when the first batch arrives"
-        lines = [f"budget {in_gib(self.budget)}: predicted peak {in_gib(self.predicted['peak'])} and {self.predicted['ms']:.1f} ms; "
-                 f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms; no plan for this graph takes less than {in_gib(self.bound)}"]
+            return f"budget {size_text(self.budget)}: planned when the first batch arrives"
+        lines = [f"budget {size_text(self.budget)}: predicted peak {size_text(self.predicted['peak'])} and {self.predicted['ms']:.1f} ms; "
+                 f"unplanned {size_text(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms; no plan for this graph takes less than {size_text(self.bound)}"]
         if self.measured:
-            lines.append(f"  measured peak {in_gib(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer, while allocations were noted" + (f", after {self.plans} plans" if self.plans > 1 else ""))
+            lines.append(f"  measured peak {size_text(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer, while allocations were noted" + (f", after {self.plans} plans" if self.plans > 1 else ""))
         if self.settled:
-            lines.append(f"  PyTorch reserves {in_gib(self.reserved)}, " + ("within the budget" if self.within else "a hard cap at the budget may fail"))
+            lines.append(f"  PyTorch reserves {size_text(self.reserved)}, " + ("within the budget" if self.within else "a hard cap at the budget may fail"))
         if self.is_replayed or self.launched_because:
             lines.append("  steps are replayed as CUDA graphs" if self.is_replayed else f"  steps are launched: {self.launched_because}")
         if self.micro_batches > 1:
@@ -111,34 +111,34 @@ class Plan:
         if self.untimed:
             lines.append(f"  estimated, not timed: {', '.join(self.untimed)}")
         if self.offloaded:
-            lines.append(f"  {len(self.offloaded)} tensors wait on the host: {in_gib(self.offloaded_bytes)}")
-        lines += [f"  {module or 'the model'}: keeps {in_gib(kept)}" + (f", {in_gib(away)} of it on the host" if away else "")
+            lines.append(f"  {len(self.offloaded)} tensors wait on the host: {size_text(self.offloaded_bytes)}")
+        lines += [f"  {module or 'the model'}: keeps {size_text(kept)}" + (f", {size_text(away)} of it on the host" if away else "")
                   + (f", computes again {', '.join(again)}" if again else "")
                   for module, (kept, away, again) in self.modules.items() if away or again or kept >= 0.01 * self.predicted["saved"]]
         return "\n".join(lines)
 
 
-def library_ms(step, plan):
+def library_call_ms(step, plan_answer):
     """Milliseconds of the nodes that are not fused, also of those computed again, with the gaps after them."""
-    again = [step.rows[i] for i in plan["recomputed"]]
+    again = [step.rows[i] for i in plan_answer["recomputed"]]
     return sum(row["ns"] for row in [*step.rows, *again] if row["kind"] == "kernel") / 1e6
 
 
-def summarize_modules(step, plan):
+def summarize_modules(step, plan_answer):
     """{module: [bytes saved, bytes of these on the host, [names of library calls that are recomputed]]}."""
-    found, away = {}, {i for i, _, _ in plan["offloaded"]}
+    found, away = {}, {i for i, _, _ in plan_answer["offloaded"]}
 
     def entry_of(node_number):
-        return found.setdefault(module_of(step.nodes[node_number]), [0, 0, []])
+        return found.setdefault(module_path_of(step.nodes[node_number]), [0, 0, []])
 
-    for i in plan["saved"]:
+    for i in plan_answer["saved"]:
         entry_of(i)[0] += step.rows[i]["bytes"]
         entry_of(i)[1] += step.rows[i]["bytes"] if i in away else 0
-    for i in plan["recomputed"]:
+    for i in plan_answer["recomputed"]:
         if step.rows[i]["kind"] == "kernel":
-            entry_of(i)[2].append(name_of(step.nodes[i]))
+            entry_of(i)[2].append(operator_name(step.nodes[i]))
     return found
 
 
-def in_gib(size):
-    return f"{size / 2**30:.2f} GiB" if size >= 2**30 // 10 else f"{size / 2**20:.2f} MiB"
+def size_text(byte_count):
+    return f"{byte_count / 2**30:.2f} GiB" if byte_count >= 2**30 // 10 else f"{byte_count / 2**20:.2f} MiB"

@@ -22,7 +22,7 @@ class NoRoom(NoPlan):
     """No plan was found within the budget."""
 
 
-def program():
+def program_path():
     """The path of the program umbench: from $UMBENCH_PROGRAM, on the PATH, or in the checkout of this file."""
     asked = os.environ.get("UMBENCH_PROGRAM") or shutil.which("umbench")
     if asked:
@@ -42,23 +42,23 @@ COPY_DRAG = {"pinned": 0.04, "managed": 0.6}
 HOST_KERNEL_NS, HOST_COPY_NS = 30_000, 70_000  # CPU time of launching within a step (results/torch/fit_h200.jsonl, held_steps_h100.jsonl)
 
 
-def ask(step, budget, base_bytes, rates, is_fused, begin, effort, tier=None, on_gpu=True, bits="rounding"):
+def ask_planner(step, budget_bytes, base_bytes, rates, is_fused, saved_by_pytorch, effort, tier=None, is_on_gpu=True, bits="rounding"):
     """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes; and
-    `bound`, bytes that no plan's peak is below. `begin`: the nodes that PyTorch would save. `tier` and `bits` are those of fit()."""
-    question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
+    `bound`, bytes that no plan's peak is below. `saved_by_pytorch`: numbers of the nodes that PyTorch would save. `tier` and `bits` are those of fit()."""
+    question = {"nodes": step.rows, "budget": int(budget_bytes), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
                 "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if tier else 0,
-                "copy_ns": COPY_NS, "copy_drag": COPY_DRAG.get(tier, 0), "host_kernel_ns": HOST_KERNEL_NS * on_gpu,
-                "host_copy_ns": HOST_COPY_NS * on_gpu, "fused": is_fused, "stores_gradients": bits == "rounding", "begin": sorted(begin), "work": int(WORK_LIMIT * effort)}
+                "copy_ns": COPY_NS, "copy_drag": COPY_DRAG.get(tier, 0), "host_kernel_ns": HOST_KERNEL_NS * is_on_gpu,
+                "host_copy_ns": HOST_COPY_NS * is_on_gpu, "fused": is_fused, "stores_gradients": bits == "rounding", "begin": sorted(saved_by_pytorch), "work": int(WORK_LIMIT * effort)}
     return json.loads(answer_to(json.dumps(question)))
 
 
 @functools.lru_cache(maxsize=4)  # micro_batches="auto" plans for several numbers of parts, then asks again for the chosen plan
-def answer_to(question):
-    """The planner's answer to a question, both as JSON text."""
+def answer_to(question_json):
+    """The planner's answer, as JSON text."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        file.write(question)
+        file.write(question_json)
         file.flush()
-        done = subprocess.run([program(), "plan-torch", file.name], capture_output=True, text=True)
+        done = subprocess.run([program_path(), "plan-torch", file.name], capture_output=True, text=True)
     if done.returncode != 0:
         raise NoPlan((done.stderr.strip().splitlines() or ["umbench plan fails"])[-1])
     return done.stdout

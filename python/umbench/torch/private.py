@@ -1,6 +1,6 @@
 """All uses of PyTorch's private interfaces, so that a new release requires changes in one file only.
 
-Written for torch 2.11. `missing()` names what a release lacks.
+Written for torch 2.11. `missing_names()` has what a release lacks.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import types
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .values import outputs_of
+from .values import output_nodes_of
 
 USED = {
     "torch._functorch.partitioners": ("choose_saved_values_set", "classify_nodes",
@@ -47,7 +47,7 @@ USED = {
 ALLOCATOR = "expandable_segments:True,large_segment_size_mb:12"
 
 
-def missing():
+def missing_names():
     """Names that this release of PyTorch does not have."""
     gone = []
     for module, names in USED.items():
@@ -64,7 +64,7 @@ def missing():
     return gone
 
 
-def simplify(joint):
+def remove_dead_and_repeated_nodes(joint):
     """Removes dead and repeated nodes from the joint graph as PyTorch's partitioner does."""
     from torch._functorch import config
     from torch._functorch.compile_utils import fx_graph_cse
@@ -74,7 +74,7 @@ def simplify(joint):
         joint.graph = fx_graph_cse(joint.graph)
 
 
-def node_info(joint, num_fwd_outputs, static_lifetime_input_indices):
+def classify_nodes(joint, num_fwd_outputs, static_lifetime_input_indices):
     """PyTorch's NodeInfo of the simplified joint graph: which nodes belong to the forward pass."""
     from torch._functorch import partitioners
 
@@ -82,21 +82,21 @@ def node_info(joint, num_fwd_outputs, static_lifetime_input_indices):
     return partitioners.classify_nodes(joint, list(static_lifetime_input_indices or []), num_fwd_outputs)
 
 
-def pytorchs_choice(joint, info):
-    """The nodes that PyTorch would save without a budget. `info`: of node_info()."""
+def nodes_saved_by_pytorch(joint, node_info):
+    """The nodes that PyTorch would save without a budget. `node_info`: of classify_nodes()."""
     from torch._functorch import partitioners
 
     for node in reversed(joint.graph.nodes):
         if node.op == "output":
             node.dist_from_bw = int(1e9)
-        elif not info.is_required_fw(node):
+        elif not node_info.is_required_fw(node):
             node.dist_from_bw = 0
         else:
             node.dist_from_bw = min([user.dist_from_bw + 1 for user in node.users], default=int(1e9))
-    return partitioners.choose_saved_values_set(joint.graph, info, memory_budget=1)
+    return partitioners.choose_saved_values_set(joint.graph, node_info, memory_budget=1)
 
 
-def split(joint, inputs, num_fwd_outputs, static_inputs):
+def split_as_pytorch(joint, inputs, num_fwd_outputs, static_inputs):
     """(forward, backward) GraphModules as torch.compile splits a joint graph, which is left as it was; backward is None where no output
     is a gradient."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -105,7 +105,7 @@ def split(joint, inputs, num_fwd_outputs, static_inputs):
     results = own.output(own.graph_copy(joint.graph, nodes))
     results.meta = dict(joint.graph.output_node().meta)
     copied = torch.fx.GraphModule(joint, own)
-    if len(outputs_of(own)) <= num_fwd_outputs:
+    if len(output_nodes_of(own)) <= num_fwd_outputs:
         return copied, None
     return min_cut_rematerialization_partition(copied, inputs, num_fwd_outputs=num_fwd_outputs,
                                                static_lifetime_input_indices=list(static_inputs or ()))
@@ -126,9 +126,9 @@ def split_saving(joint, inputs, saved_names, **kwargs):
         partitioners.choose_saved_values_set = kept
 
 
-def compile_graph(graph, inputs, partition, backend, wrapped=None):
+def compile_graph(dynamo_graph, inputs, partition, backend, wrap_pass=None):
     """The callable that `backend` ("inductor" or "aot_eager") makes of Dynamo's graph, split by `partition`. Each compiled pass runs as
-    wrapped(function of a list of inputs, is_backward), as cuda_graphs.StepGraphs has it."""
+    wrap_pass(function of a list of inputs, is_backward), as cuda_graphs.StepGraphs has it."""
     from torch._functorch import config
     from torch._inductor import config as inductor
 
@@ -138,50 +138,50 @@ def compile_graph(graph, inputs, partition, backend, wrapped=None):
             from torch._dynamo.backends.common import aot_autograd
             from torch._dynamo.backends.debugging import boxed_nop
 
-            return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(graph, inputs)
+            return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(dynamo_graph, inputs)
         from torch._inductor.compile_fx import compile_fx
 
-        call_directly("copies", ("copy_out", "copy_back", "finish_copy"))
-        call_directly("chunks", ("after_gradients", "add_product", "add_product_"))
-        with traced_strides_kept(), memory_given_back(), stored_as_marked(), calls_before_allocations(), single_device_guard():
-            return compile_fx(graph, inputs, inner_compile=wrapping(wrapped), config_patches={
-                "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
+        call_operators_directly("copies", ("copy_out", "copy_back", "finish_copy"))
+        call_operators_directly("chunks", ("after_gradients", "add_product", "add_product_"))
+        with keep_traced_strides(), free_unread_memory(), store_marked_values(), insert_calls_before_allocations(), single_device_guard():
+            return compile_fx(dynamo_graph, inputs, inner_compile=inner_compile_with(wrap_pass), config_patches={
+                "custom_partitioner_fn": make_inductor_partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # leaves out checks, since launching dominates small kernels
 
 
-def wrapping(wrapped):
-    """Inductor's compiler of a pass, whose result runs as `wrapped` makes it."""
+def inner_compile_with(wrap_pass):
+    """Inductor's compiler of a pass, whose result runs as wrap_pass() makes it."""
     from torch._inductor.compile_fx import compile_fx_inner
 
     def compile_pass(module, examples, **named):
         made = compile_fx_inner(module, examples, **named)
-        if wrapped and not named.get("is_inference"):
-            made.current_callable = wrapped(made.current_callable, bool(named.get("is_backward")))
+        if wrap_pass and not named.get("is_inference"):
+            made.current_callable = wrap_pass(made.current_callable, bool(named.get("is_backward")))
         return made
 
     return compile_pass
 
 
-def storage_at(address, device, size):
+def unowned_storage_at(address, device, byte_count):
     """A storage of memory on a GPU that does not keep the memory alive."""
-    return torch._C._construct_storage_from_data_pointer(address, device, size)
+    return torch._C._construct_storage_from_data_pointer(address, device, byte_count)
 
 
-def uses_of(storage):
+def use_count_of(storage):
     """The number of tensors, and of Python's objects, that use a storage."""
     return torch._C._storage_Use_Count(storage._cdata)
 
 
-def compile_kernel(module, examples):
-    """The function that Inductor makes of a traced graph: it takes a list of tensors. `examples`: fake tensors of their shapes and types."""
+def compile_kernel(module, example_operands):
+    """The function that Inductor makes of a traced graph: it takes a list of tensors. `example_operands`: fake tensors of their shapes and types."""
     from torch._inductor.compile_fx import compile_fx_inner
 
-    run = compile_fx_inner(module, examples, is_inference=True)
+    run = compile_fx_inner(module, example_operands, is_inference=True)
     return lambda given: run(list(given))
 
 
 @contextlib.contextmanager
-def traced_strides_kept():
+def keep_traced_strides():
     """A context in which contiguous images keep their strides in graphs whose convolutions were traced with channels last. By itself Inductor
     gives channels-last strides to all images before a convolution, also to those whose channels the model has moved to the last dimension."""
     from torch._inductor.graph import GraphLowering
@@ -201,14 +201,14 @@ def traced_strides_kept():
 
 
 def mark_nodes_to_store(module, stored_names):
-    """Marks the named nodes of a graph, so that Inductor stores their values within stored_as_marked()."""
+    """Marks the named nodes of a graph, so that Inductor stores their values within store_marked_values()."""
     for node in module.graph.nodes:
         if node.name in stored_names:
             node.meta["umbench_store"] = True
 
 
 @contextlib.contextmanager
-def stored_as_marked():
+def store_marked_values():
     """A context in which Inductor stores the values of marked nodes. By itself it computes a sum of few tensors again in each kernel that
     reads it."""
     from torch._inductor.graph import GraphLowering
@@ -230,7 +230,7 @@ def stored_as_marked():
 
 
 @contextlib.contextmanager
-def memory_given_back():
+def free_unread_memory():
     """A context in which Inductor frees memory that is no longer read, unless the next kernel reuses it. By default it keeps the memory for
     any later tensor of the same size."""
     from torch._inductor.codegen.wrapper import AllocateLine
@@ -244,8 +244,8 @@ def memory_given_back():
 
 
 @contextlib.contextmanager
-def calls_before_allocations():
-    """A context in which Inductor's code calls placing.before(number) before each allocation and each operator that allocates, if
+def insert_calls_before_allocations():
+    """A context in which Inductor's code calls placing.reach_point(number) before each allocation and each operator that allocates, if
     placing.called_at has the number. The numbers are unique."""
     from torch._inductor.codegen.wrapper import AllocateLine, ExternKernelAllocLine
     from torch._inductor.virtualized import V
@@ -254,7 +254,7 @@ def calls_before_allocations():
         def codegen(self, code):
             V.graph.wrapper_code.add_import_once(f"from {__package__} import placing as umbench_placing")
             number = next(_points)
-            code.writeline(f"if {number} in umbench_placing.called_at: umbench_placing.before({number})")
+            code.writeline(f"if {number} in umbench_placing.called_at: umbench_placing.reach_point({number})")
             codegen_of_inductor(self, code)
 
         return codegen
@@ -278,21 +278,21 @@ def single_device_guard():
 
     usual = PythonWrapperCodegen.codegen_device_guard_enter
 
-    def enter(self, device, *others, **named):
+    def enter_device_guard(self, device, *others, **named):
         guards = [at for at, line in enumerate(self.lines) if isinstance(line, (EnterDeviceContextManagerLine, ExitDeviceContextManagerLine))]
         if guards and isinstance(self.lines[guards[-1]], ExitDeviceContextManagerLine) and self.lines[guards[-2]].device_idx == device:
             del self.lines[guards[-1]]
         else:
             usual(self, device, *others, **named)
 
-    PythonWrapperCodegen.codegen_device_guard_enter = enter
+    PythonWrapperCodegen.codegen_device_guard_enter = enter_device_guard
     try:
         yield
     finally:
         PythonWrapperCodegen.codegen_device_guard_enter = usual
 
 
-def launch_straight():
+def skip_launch_checks():
     """Makes the code of fitted models that has run launch its kernels without the checks of settings before each, which take the CPU
     some microseconds. PyTorch's profiler then has no ranges of these launches."""
     from torch._inductor.codecache import PyCodeCache
@@ -317,31 +317,31 @@ take_bytes = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
 give_bytes = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
 
 
-def call_directly(module, operators):
-    """Makes Inductor's code call this package's operators as the functions of the same names in `module`: a call by PyTorch's dispatcher
+def call_operators_directly(module_name, operator_names):
+    """Makes Inductor's code call this package's operators as the functions of the same names in a module of it: a call by PyTorch's dispatcher
     costs the CPU as much as launching a kernel."""
     from torch._inductor.codegen.custom_extern_kernel_codegen import CUSTOM_EXTERN_KERNEL_CODEGEN, CustomCodegen
     from torch._inductor.codegen.wrapper import ExternKernelAllocLine
     from torch._inductor.virtualized import V
 
-    def writer_of(operator):
+    def make_writer(operator_name):
         def write(node, writeline):
             wrapper = V.graph.wrapper_code
-            wrapper.add_import_once(f"from {__package__} import {module} as umbench_{module}")
-            node.set_python_kernel_name(f"umbench_{module}.{operator}")
+            wrapper.add_import_once(f"from {__package__} import {module_name} as umbench_{module_name}")
+            node.set_python_kernel_name(f"umbench_{module_name}.{operator_name}")
             wrapper.writeline(ExternKernelAllocLine(wrapper, node))
 
         return write
 
-    for operator in operators:
-        CUSTOM_EXTERN_KERNEL_CODEGEN[f"torch.ops.umbench.{operator}.default"] = CustomCodegen(python=writer_of(operator))
+    for operator in operator_names:
+        CUSTOM_EXTERN_KERNEL_CODEGEN[f"torch.ops.umbench.{operator}.default"] = CustomCodegen(python=make_writer(operator))
 
 
 def is_contiguous_image(value):
     return isinstance(value, torch.Tensor) and value.dim() == 4 and value.is_contiguous()
 
 
-def keep_order():
+def keep_operator_order():
     """Makes Inductor keep the order of operators within the graphs that follow in this call of `compile_graph`. (compile_fx drops patches after
     each graph.)"""
     from torch._inductor import config
@@ -349,13 +349,13 @@ def keep_order():
     config.reorder_for_peak_memory = False
 
 
-def partitioner(function):
-    """`function` in the form of Inductor's partitioners. Inductor does not cache its results."""
+def make_inductor_partitioner(partition):
+    """`partition` in the form of Inductor's partitioners. Inductor does not cache its results."""
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
     class Partitioner(CustomPartitionerFn):
         def __call__(self, gm, joint_inputs, **kwargs):
-            return function(gm, joint_inputs, **kwargs)
+            return partition(gm, joint_inputs, **kwargs)
 
         def uuid(self):
             return None
@@ -363,14 +363,14 @@ def partitioner(function):
     return Partitioner()
 
 
-def real_tensors():
+def allow_real_tensors():
     """A context in which operators run on real tensors while a graph is being compiled."""
     from torch.utils._mode_utils import no_dispatch
 
     return no_dispatch()
 
 
-def free_workspaces():
+def free_cublas_workspaces():
     """Frees the workspaces of cuBLAS for each thread and stream, which it allocates again when it needs them."""
     torch._C._cuda_clearCublasWorkspaces()
 
@@ -381,19 +381,19 @@ def configure_allocator():
         torch._C._accelerator_setAllocatorSettings(ALLOCATOR)
 
 
-def maps_pages():
+def allocator_maps_pages():
     """Whether the caching allocator has the settings of ALLOCATOR after configure_allocator()."""
     return all(os.environ.get(name, ALLOCATOR) == ALLOCATOR for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
 
 
-def first_page(device, stream):
-    """The address of a page of large allocations on `stream`, a number as in the allocator's events; 0 where there is none."""
-    return next((segment["address"] for segment in _large_segments(device, stream)), 0)
+def first_page_address(device, stream_number):
+    """The address of a page of large allocations on a stream, by its number in the allocator's events; 0 where there is none."""
+    return next((segment["address"] for segment in _large_segments(device, stream_number)), 0)
 
 
-def free_pieces(device, stream):
-    """[(bytes, bytes of address space behind it)] of free memory between large allocations on `stream`, outside pools of their own."""
-    found, segments = [], _large_segments(device, stream)
+def free_pieces(device, stream_number):
+    """[(bytes, bytes of address space behind it)] of free memory between large allocations on a stream, outside pools of their own."""
+    found, segments = [], _large_segments(device, stream_number)
     for segment, behind in zip(segments, [*segments[1:], None]):
         for block in segment["blocks"]:
             is_last = block["address"] + block["size"] == segment["address"] + segment["total_size"]
@@ -403,36 +403,36 @@ def free_pieces(device, stream):
     return found
 
 
-def _large_segments(device, stream):
+def _large_segments(device, stream_number):
     """The segments of large allocations in the default pool, not in those of CUDA graphs or of the user."""
-    wanted = {"device": device.index or 0, "stream": stream, "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0)}
+    wanted = {"device": device.index or 0, "stream": stream_number, "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0)}
     segments = torch.cuda.memory_snapshot(include_traces=False)
     return sorted((each for each in segments if all(each[name] == value for name, value in wanted.items())), key=lambda each: each["address"])
 
 
-def stream_of(number, device):
-    """The stream that the allocator's events name by `number`."""
-    return torch.cuda.ExternalStream(number, device=device) if number else torch.cuda.default_stream(device)
+def stream_with_number(stream_number, device):
+    """The stream that has this number in the allocator's events."""
+    return torch.cuda.ExternalStream(stream_number, device=device) if stream_number else torch.cuda.default_stream(device)
 
 
-def when_memory_runs_out(observe):
-    """Calls observe(device, bytes asked for, bytes of the device, free bytes) before each torch.OutOfMemoryError."""
-    torch._C._cuda_attach_out_of_memory_observer(observe)
+def observe_out_of_memory(callback):
+    """Calls callback(device, bytes asked for, bytes of the device, free bytes) before each torch.OutOfMemoryError."""
+    torch._C._cuda_attach_out_of_memory_observer(callback)
 
 
-def allocations_of(step):
-    """The events of the caching allocator on the first GPU while step() runs, with action, addr, size and frames."""
+def allocator_events_of(run_step):
+    """The events of the caching allocator on the first GPU while run_step() runs, with action, addr, size and frames."""
     torch.cuda.memory._record_memory_history(max_entries=200000, context="alloc", stacks="python")
-    step()
+    run_step()
     torch.cuda.synchronize()
     events = torch.cuda.memory._snapshot()["device_traces"][0]
     torch.cuda.memory._record_memory_history(enabled=None)
     return events
 
 
-def record_allocations(begin):
+def set_recording_allocations(is_recording):
     """Begins or ends recording the caching allocator's events, without stacks."""
-    torch.cuda.memory._record_memory_history(enabled="all" if begin else None, context=None, max_entries=200000, clear_history=True)
+    torch.cuda.memory._record_memory_history(enabled="all" if is_recording else None, context=None, max_entries=200000, clear_history=True)
 
 
 def is_recording_allocations():
@@ -440,7 +440,7 @@ def is_recording_allocations():
     return torch._C._cuda_isHistoryEnabled()
 
 
-def allocations_so_far(device):
+def recorded_allocator_events(device):
     """The allocator's events since recording began, with action, addr, size and stream."""
     torch.cuda.synchronize(device)
     return torch.cuda.memory._snapshot()["device_traces"][device.index or 0]
@@ -452,64 +452,64 @@ def allocator_statistics(device):
 
 
 @contextlib.contextmanager
-def on_stream(stream, current):
-    """As torch.cuda.stream, in a fifth of its time. `current` is the stream to restore."""
+def on_stream(stream, current_stream):
+    """As torch.cuda.stream, in a fifth of its time. `current_stream` is restored."""
     torch._C._cuda_setStream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
     try:
         yield
     finally:
-        torch._C._cuda_setStream(stream_id=current.stream_id, device_index=current.device_index, device_type=current.device_type)
+        torch._C._cuda_setStream(stream_id=current_stream.stream_id, device_index=current_stream.device_index, device_type=current_stream.device_type)
 
 
-def is_replicated():
+def is_within_distributed():
     """Whether this is within the forward pass of DistributedDataParallel."""
     return torch.nn.parallel.DistributedDataParallel._active_ddp_module is not None
 
 
-def after_backward(result, call):
-    """Lets call() run when a backward pass from a tensor of `result` has ended without an error. Returns whether `result` has a tensor with a
+def call_after_backward(result, callback):
+    """Lets callback() run when a backward pass from a tensor of `result` has ended without an error. Returns whether `result` has a tensor with a
     gradient."""
     engine = torch.autograd.Variable._execution_engine
     tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     for tensor in tensors:
-        tensor.register_hook(lambda gradient: engine.queue_callback(call))
+        tensor.register_hook(lambda gradient: engine.queue_callback(callback))
     return bool(tensors)
 
 
-def forget_hints(values):
+def forget_dynamic_sizes(values):
     """Removes the marks of tensors whose sizes may change. PyTorch marks them after a model was compiled for several sizes."""
     for leaf in tree_leaves(values):
         if isinstance(leaf, torch.Tensor):
             vars(leaf).pop("_dynamo_weak_dynamic_indices", None)
 
 
-def install(model, call):
+def install_call(model, call):
     """Makes model(...) call `call`."""
     model._compiled_call_impl = call
 
 
-def plain_call(model):
+def original_call_of(model):
     """A function that runs `model` with its hooks and without the installed call. Each function has its own code object, since Dynamo limits
     the number of graphs of a code object."""
-    def run(*inputs, **named):
-        return model._call_impl(*inputs, **named)
+    def run(*inputs, **keyword_inputs):
+        return model._call_impl(*inputs, **keyword_inputs)
 
     return types.FunctionType(run.__code__.replace(), run.__globals__, run.__name__, run.__defaults__, run.__closure__)
 
 
 @contextlib.contextmanager
-def errors_of_breaks(error):
-    """A context that turns a graph break into an `error` of one line. An `error` of the backend passes unchanged."""
+def graph_breaks_raise(error_class):
+    """A context that turns a graph break into an error of this class and of one line. Such an error of the backend passes unchanged."""
     from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, Unsupported, UserError
 
     try:
         yield
     except BackendCompilerFailed as found:
-        if isinstance(found.inner_exception, error):
+        if isinstance(found.inner_exception, error_class):
             raise found.inner_exception.with_traceback(None) from None
         raise
     except FailOnRecompileLimitHit:
-        raise error(f"inputs of more than {torch._dynamo.config.recompile_limit} shapes: each is planned by itself; pad them to fewer") from None
+        raise error_class(f"inputs of more than {torch._dynamo.config.recompile_limit} shapes: each is planned by itself; pad them to fewer") from None
     except (Unsupported, UserError) as found:
-        raise error(f"the model has no single graph: {str(found).strip().splitlines()[0]}; "
+        raise error_class(f"the model has no single graph: {str(found).strip().splitlines()[0]}; "
                     "make it run with torch.compile(fullgraph=True) first") from None

@@ -6,7 +6,7 @@ matrices run at the full rate, convolutions at the share that the file's `operat
 
 import torch
 
-from .operators import MIN_CHANNELS, argument_of, is_attention, is_convolution, is_depthwise, name_of, value_of_argument
+from .operators import MIN_CHANNELS, argument_of, is_attention, is_convolution, is_depthwise, operator_name, traced_argument
 from .values import padded_strides, value_of
 
 CHANNELS_OF_TILE = 96  # the same value as in simulator/roofline.cpp and measure/operator_paces.py
@@ -21,67 +21,67 @@ BATCHED_SHARE = 0.7                                      # batched products, of 
 GENERATED_SHARE, POOL_SHARE, OVERLAPPING_POOL_SHARE = 0.8, 0.65, 0.18
 
 
-def set_durations(converted, machine):
-    """Writes duration_ns of each opaque operator of a Converted in place. `machine`: a machine file's document."""
+def set_durations_by_figures(converted, machine_figures):
+    """Writes duration_ns of each opaque operator of a Converted in place. `machine_figures`: a machine file's document."""
     for op in converted.document["ops"]:
         if op["kind"] == "opaque":
-            rate = products_per_s(converted.alone.get(op["name"]), converted.document["precision"], machine) if op.get("products") else machine["fp32_flops_per_s"]
-            moved = op["bytes"] / share_of_copies(converted.generated.get(op["name"])) / machine["device_bytes_per_s"]
+            rate = operations_per_s(converted.alone.get(op["name"]), converted.document["precision"], machine_figures) if op.get("products") else machine_figures["fp32_flops_per_s"]
+            moved = op["bytes"] / copy_rate_share(converted.generated.get(op["name"])) / machine_figures["device_bytes_per_s"]
             seconds = max(op["flops"] / rate, moved)
-            op["duration_ns"] = round(seconds * 1e9 + machine["launch_ns"] * converted.launches.get(op["name"], 1))
+            op["duration_ns"] = round(seconds * 1e9 + machine_figures["launch_ns"] * converted.launches.get(op["name"], 1))
 
 
-def share_of_copies(kernel):
+def copy_rate_share(generated_kernel):
     """The share of the rate of copies that a generated kernel (kernels.Kernel) reaches; 1 without a kernel."""
-    if kernel is None:
+    if generated_kernel is None:
         return 1.0
-    pools = [node for node in kernel.nodes if name_of(node) == "max_pool2d_with_indices_backward"]
+    pools = [node for node in generated_kernel.nodes if operator_name(node) == "max_pool2d_with_indices_backward"]
     overlap = any(size > step for node in pools for size, step in zip(argument_of(node, "kernel_size"), argument_of(node, "stride")))
     return OVERLAPPING_POOL_SHARE if overlap else POOL_SHARE if pools else GENERATED_SHARE
 
 
-def products_per_s(node, precision, machine):
+def operations_per_s(node, precision, machine_figures):
     """Operations a second of a node that multiplies matrices: the full rate times the known shares."""
     if node is None:
-        return machine[f"{precision}_flops_per_s"]
-    operands = [value_of_argument(n) for n in node.all_input_nodes]
+        return machine_figures[f"{precision}_flops_per_s"]
+    operands = [traced_argument(n) for n in node.all_input_nodes]
     if precision == "bf16" and all(v.dtype == torch.float32 for v in operands if isinstance(v, torch.Tensor) and v.is_floating_point()):
         precision = "fp32"
-    full = machine[f"{precision}_flops_per_s"]
-    backward = "backward" in name_of(node)
+    full = machine_figures[f"{precision}_flops_per_s"]
+    backward = "backward" in operator_name(node)
     if is_attention(node):
         return full * ((DROPOUT_BACKWARD_SHARE if backward else DROPOUT_SHARE) if argument_of(node, "dropout_p") else ATTENTION_SHARE)
     if not is_convolution(node):
         if precision == "fp32":
-            return full * BATCHED_SHARE if name_of(node) == "bmm" else full
-        return full if all(map(is_aligned, node.all_input_nodes)) else full * UNALIGNED_SHARE
+            return full * BATCHED_SHARE if operator_name(node) == "bmm" else full
+        return full if all(map(has_aligned_rows, node.all_input_nodes)) else full * UNALIGNED_SHARE
     if is_depthwise(node):
-        return machine["fp32_flops_per_s"] * (DEPTHWISE_BACKWARD_SHARE if backward else DEPTHWISE_SHARE)
-    channels = value_of_argument(argument_of(node, "weight")).shape[1]
+        return machine_figures["fp32_flops_per_s"] * (DEPTHWISE_BACKWARD_SHARE if backward else DEPTHWISE_SHARE)
+    channels = traced_argument(argument_of(node, "weight")).shape[1]
     if channels < MIN_CHANNELS and precision == "bf16":
         return full * FEW_CHANNELS_SHARE * channels / MIN_CHANNELS
     asked = node.args[10] if backward else ()
     kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
-    filters = value_of_argument(argument_of(node, "weight")).shape
+    filters = traced_argument(argument_of(node, "weight")).shape
     in_tiles = precision != "fp32" and argument_of(node, "groups") == 1
-    shares = [recorded_share(machine, precision, kind, filters[2]) * (share_of_tiles(kind, filters) if in_tiles else 1) for kind in kinds]
+    shares = [recorded_share(machine_figures, precision, kind, filters[2]) * (used_tile_share(kind, filters) if in_tiles else 1) for kind in kinds]
     return full * len(shares) / sum(1 / share for share in shares)  # the mean rate of operators with equally many operations
 
 
-def is_aligned(node):
+def has_aligned_rows(node):
     """Whether the rows of a matrix, or its columns where these lie together, begin at multiples of 16 bytes."""
     matrix = value_of(node)
     return not isinstance(matrix, torch.Tensor) or matrix.dim() < 2 or max(padded_strides(node)[-2:]) * matrix.element_size() % 16 == 0
 
 
-def share_of_tiles(kind, filters):
+def used_tile_share(kind, filter_shape):
     """The share of the matrix units that a convolution of few output channels uses, as in simulator/roofline.cpp."""
-    return min(1.0, filters[1 if kind == "convolution_backward_data" else 0] / CHANNELS_OF_TILE)
+    return min(1.0, filter_shape[1 if kind == "convolution_backward_data" else 0] / CHANNELS_OF_TILE)
 
 
-def recorded_share(machine, precision, kind, height):
+def recorded_share(machine_figures, precision, kind, filter_height):
     """The share of the full rate that the machine file has for convolutions of a kind with filters of this height; 1 if it has none."""
-    for entry in machine.get("operators", ()):
-        if entry["kind"] == kind and entry["precision"] == precision and entry.get("filter", height) == height:
+    for entry in machine_figures.get("operators", ()):
+        if entry["kind"] == kind and entry["precision"] == precision and entry.get("filter", filter_height) == filter_height:
             return entry["percent"] / 100
     return 1.0

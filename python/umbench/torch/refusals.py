@@ -26,9 +26,9 @@ def check_model(model):
         raise NoPlan(f"parameters are on {', '.join(devices)}: fit plans for one GPU; move the model to one")
 
 
-def check_caller():
+def check_not_distributed():
     """Raises NoPlan if the model is called within the forward pass of DistributedDataParallel."""
-    if private.is_replicated():
+    if private.is_within_distributed():
         raise NoPlan("the model runs within DistributedDataParallel: fit plans for one GPU")
 
 
@@ -67,7 +67,7 @@ def check_type(name, tensor):
         raise NoPlan(f"{name} is a {type(tensor).__name__}, not a plain tensor: fit cannot tell what it takes")
 
 
-def check_graph(graph):
+def check_fixed_sizes(graph):
     """Raises NoPlan if a size in Dynamo's graph is dynamic or depends on values."""
     for node in graph.nodes:
         for value in tree_leaves(node.meta.get("example_value")):

@@ -3,13 +3,13 @@ lifetimes.
 
 The allocator takes the smallest free piece that is large enough. By that rule a step needs 12 to 29 % more memory than its tensors; packed by
 their lifetimes (`umbench pack`) they need 0 to 14 % more. So pieces that the allocator would choose instead of the wanted address are held
-during an allocation. This is tried on a model of the allocator (arena.Pieces). arena.requests_of() returns `requests`."""
+during an allocation. This is tried on a model of the allocator (arena.Pieces). arena.allocation_requests_of() returns `requests`."""
 
 import math
 import subprocess
 import tempfile
 
-from .planner import program
+from .planner import program_path
 
 MIB = 2**20
 MAX_SMALL = MIB       # larger allocations use the pool whose tensors are placed here
@@ -31,80 +31,79 @@ def pack_tensors(requests, rounding):
     with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         file.writelines(f"{key},{sizes[key]},{begins[key]},{ends[key]}\n" for key in begins)
         file.flush()
-        done = subprocess.run([program(), "pack", file.name, "--packer", "searched", "--addresses"], capture_output=True, text=True)
+        done = subprocess.run([program_path(), "pack", file.name, "--packer", "searched", "--addresses"], capture_output=True, text=True)
     if done.returncode != 0:
         return {}, 0
     placed = {int(key): int(address) for key, address in (line.split(",") for line in done.stdout.split())}
     return placed, max((placed[key] + sizes[key] for key in placed), default=0)
 
 
-def count_satisfied(requests, changes, pieces):
-    """The number of requests, in order, that find room in `pieces` before the first that does not. `changes`: {point: (keys of held pieces to
+def count_requests_with_room(requests, hold_changes, free_pieces):
+    """The number of requests, in order, that find room in `free_pieces` before the first that does not. `hold_changes`: {point: (keys of held pieces to
     release, {key: bytes of a piece to hold})}; they are made before the first allocation at their point of the step."""
     at, held, last = {}, {}, None
     for number, (is_taken, key, size, point) in enumerate(requests):
         if not is_taken:
-            pieces.give_back(at.pop(key), size)
+            free_pieces.give_back(at.pop(key), size)
             continue
         if point != last:
             for passed in range(-1 if last is None else last, point):
-                if passed + 1 in changes and not apply_change(pieces, held, *changes[passed + 1]):
+                if passed + 1 in hold_changes and not apply_hold_change(free_pieces, held, *hold_changes[passed + 1]):
                     return number
             last = point
-        at[key] = pieces.take(size)
+        at[key] = free_pieces.take(size)
         if at[key] is None:
             return number
     return len(requests)
 
 
-def apply_change(pieces, held, released, taken):
-    """Makes one change of `held`, the held pieces {key: (address, bytes)}: releases keys, then takes {key: bytes}. Returns whether there was
-    room."""
-    for key in released:
-        if key in held:
-            pieces.give_back(*held.pop(key))
-    for key, size in taken.items():
-        address = pieces.take(size)
+def apply_hold_change(free_pieces, held_pieces, released_keys, bytes_to_take):
+    """Makes one change of the held pieces, {key: (address, bytes)}: releases keys, then takes {key: bytes}. Returns whether there was room."""
+    for key in released_keys:
+        if key in held_pieces:
+            free_pieces.give_back(*held_pieces.pop(key))
+    for key, size in bytes_to_take.items():
+        address = free_pieces.take(size)
         if address is None:
             return False
-        held[key] = (address, size)
+        held_pieces[key] = (address, size)
     return True
 
 
-def find_holds(requests, pieces, begin, room):
-    """Finds which pieces to hold at which points so that all requests fit into `pieces`, whose largest has `room` bytes from `begin`. Returns (changes of the
-    held pieces, 0), or (None, bytes that `room` lacks for the best packing found; 0 if none was found)."""
-    if count_satisfied(requests, {}, pieces.copy()) == len(requests):
+def find_holds(requests, free_pieces, largest_address, largest_bytes):
+    """Finds which pieces to hold at which points so that all requests fit into `free_pieces`. Returns (changes of the held pieces, 0), or
+    (None, bytes that the largest piece lacks for the best packing found; 0 if none was found)."""
+    if count_requests_with_room(requests, {}, free_pieces.copy()) == len(requests):
         return {}, 0
-    for addresses_elsewhere in ({}, tensors_for_other_pieces(requests, pieces, begin)):
-        changes, packed = hold_changes_for_best_packing(requests, pieces, begin, room, addresses_elsewhere)
+    for addresses_elsewhere in ({}, addresses_in_other_pieces(requests, free_pieces, largest_address)):
+        changes, packed = hold_changes_for_best_packing(requests, free_pieces, largest_address, largest_bytes, addresses_elsewhere)
         if changes is not None:
-            return merge_to_fewer_points(changes, Trials(requests, pieces, 2 * TRIALS)), 0
-    return None, max(0, packed - room) if packed < math.inf else 0
+            return merge_to_fewer_points(changes, Trials(requests, free_pieces, 2 * TRIALS)), 0
+    return None, max(0, packed - largest_bytes) if packed < math.inf else 0
 
 
-def hold_changes_for_best_packing(requests, pieces, begin, room, addresses_elsewhere):
-    """Packs the tensors, except those of `addresses_elsewhere`, {key: address}, into the free piece at `begin`. Returns (the fewest changes of held pieces
+def hold_changes_for_best_packing(requests, free_pieces, largest_address, largest_bytes, addresses_elsewhere):
+    """Packs the tensors, except those of `addresses_elsewhere`, {key: address}, into the largest free piece. Returns (the fewest changes of held pieces
     found with which the allocator places all tensors so, or None; bytes of the smallest packing, infinite if there is none)."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
         wanted, size = pack_tensors([request for request in requests if request[1] not in addresses_elsewhere], rounding)
         least = min(least, size or math.inf)
-        if not wanted or size > room + 2 * rounding:
+        if not wanted or size > largest_bytes + 2 * rounding:
             continue
         end = max(wanted[key] + lengths[key] for key in wanted)
         for positions in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
-            wanted_here = Targets(requests, {key: begin + address for key, address in positions.items()} | addresses_elsewhere, begin, begin + room)
-            changes = changes_of_holds(requests, wanted_here, pieces.copy())
-            if changes is not None and count_satisfied(requests, changes, pieces.copy()) == len(requests):
-                best = min(best or changes, without_unneeded_holds(changes, Trials(requests, pieces, TRIALS)), key=count_taken)
-        if best is not None and count_taken(best) <= FEW_HELD:
+            wanted_here = TargetAddresses(requests, {key: largest_address + address for key, address in positions.items()} | addresses_elsewhere, largest_address, largest_address + largest_bytes)
+            changes = hold_changes_for_targets(requests, wanted_here, free_pieces.copy())
+            if changes is not None and count_requests_with_room(requests, changes, free_pieces.copy()) == len(requests):
+                best = min(best or changes, without_unneeded_holds(changes, Trials(requests, free_pieces, TRIALS)), key=count_held_pieces)
+        if best is not None and count_held_pieces(best) <= FEW_HELD:
             break
     return best, least
 
 
-def tensors_for_other_pieces(requests, pieces, begin):
-    """{key: address} of tensors for which pieces other than that at `begin` have room. Tensors with the most bytes times requests of their
+def addresses_in_other_pieces(requests, free_pieces, largest_address):
+    """{key: address} of tensors for which pieces other than the largest have room. Tensors with the most bytes times requests of their
     lifetime choose first. Two that are alive together share no piece."""
     taken_at, alive, found = {}, {}, {}
     for number, (is_taken, key, size, _) in enumerate(requests):
@@ -113,9 +112,9 @@ def tensors_for_other_pieces(requests, pieces, begin):
         else:
             alive[key] = size, taken_at[key], number
     by_weight = sorted(alive, key=lambda key: alive[key][0] * (alive[key][2] - alive[key][1]), reverse=True)
-    for length, address in sorted(pieces.free, reverse=True):
+    for length, address in sorted(free_pieces.free, reverse=True):
         here = []
-        for key in by_weight if address != begin else ():
+        for key in by_weight if address != largest_address else ():
             size, first, last = alive[key]
             if key not in found and size <= length and all(last < other_first or other_last < first for other_first, other_last in here):
                 found[key] = address
@@ -123,83 +122,83 @@ def tensors_for_other_pieces(requests, pieces, begin):
     return found
 
 
-def count_taken(changes):
+def count_held_pieces(hold_changes):
     """The number of pieces that are held in a step."""
-    return sum(len(taken) for _, taken in changes.values())
+    return sum(len(taken) for _, taken in hold_changes.values())
 
 
-def without_unneeded_holds(changes, trials):
+def without_unneeded_holds(hold_changes, trials):
     """The changes without held pieces that are not needed, found by trials."""
-    length = max(1, len(changes) // 2)
-    while changes:
-        points = sorted(changes)
+    length = max(1, len(hold_changes) // 2)
+    while hold_changes:
+        points = sorted(hold_changes)
         for begin in range(0, len(points), length):
             run = points[begin:begin + length]
-            if any(changes[point][1] for point in run):
-                changes = trials.others_if_they_fit(changes, changes | {point: (changes[point][0], {}) for point in run})
+            if any(hold_changes[point][1] for point in run):
+                hold_changes = trials.alternative_if_it_fits(hold_changes, hold_changes | {point: (hold_changes[point][0], {}) for point in run})
         if length == 1:
             break
         length = max(1, length // 2)
-    return without_empty_changes(changes)
+    return without_empty_changes(hold_changes)
 
 
-def merge_to_fewer_points(changes, trials):
+def merge_to_fewer_points(hold_changes, trials):
     """The changes merged to fewer points of the step, and then without pieces that are not needed."""
-    changes = merge_changes(changes, trials)
-    for point in sorted(changes):
-        for key in list(changes[point][1]):
-            released, taken = changes[point]
-            changes = trials.others_if_they_fit(changes, changes | {point: (released, {other: size for other, size in taken.items() if other != key})})
-    return merge_changes(without_empty_changes(changes), trials)
+    hold_changes = merge_neighbouring_changes(hold_changes, trials)
+    for point in sorted(hold_changes):
+        for key in list(hold_changes[point][1]):
+            released, taken = hold_changes[point]
+            hold_changes = trials.alternative_if_it_fits(hold_changes, hold_changes | {point: (released, {other: size for other, size in taken.items() if other != key})})
+    return merge_neighbouring_changes(without_empty_changes(hold_changes), trials)
 
 
 class Trials:
-    """Tries changes of the held pieces on a model of the allocator, at most `limit` times."""
+    """Tries changes of the held pieces on a model of the allocator, at most `max_trials` times."""
 
-    def __init__(self, requests, pieces, limit):
-        self.requests, self.pieces, self.left = requests, pieces, limit
+    def __init__(self, requests, free_pieces, max_trials):
+        self.requests, self.pieces, self.left = requests, free_pieces, max_trials
 
-    def others_if_they_fit(self, changes, others):
-        """`others` if all requests find room with them, else `changes`; `changes` also after the last trial."""
+    def alternative_if_it_fits(self, hold_changes, alternative):
+        """`alternative` if all requests find room with it, else `hold_changes`; these also after the last trial."""
         self.left -= 1
-        return others if self.left >= 0 and count_satisfied(self.requests, others, self.pieces.copy()) == len(self.requests) else changes
+        return alternative if self.left >= 0 and count_requests_with_room(self.requests, alternative, self.pieces.copy()) == len(self.requests) else hold_changes
 
 
-def without_empty_changes(changes):
+def without_empty_changes(hold_changes):
     """The changes without releases of pieces that are not held, and without points where nothing changes."""
     held, found = set(), {}
-    for point in sorted(changes):
-        released, taken = tuple(key for key in changes[point][0] if key in held), changes[point][1]
+    for point in sorted(hold_changes):
+        released, taken = tuple(key for key in hold_changes[point][0] if key in held), hold_changes[point][1]
         held = held.difference(released) | taken.keys()
         if released or taken:
             found[point] = released, taken
     return found
 
 
-def merge_changes(changes, trials):
+def merge_neighbouring_changes(hold_changes, trials):
     """The changes with neighbours merged at one of their two points, wherever all requests still find room."""
-    points = sorted(changes)
+    points = sorted(hold_changes)
     second = points.pop() if points else None
     for first in reversed(points):
-        (released, taken), (released_then, taken_then) = changes[first], changes[second]
+        (released, taken), (released_then, taken_then) = hold_changes[first], hold_changes[second]
         passing = taken.keys() & set(released_then)
         both = (*released, *(key for key in released_then if key not in passing)), {key: size for key, size in (taken | taken_then).items() if key not in passing}
-        others = {point: change for point, change in changes.items() if point not in (first, second)}
+        others = {point: change for point, change in hold_changes.items() if point not in (first, second)}
         for point in (first, second):
-            tried = trials.others_if_they_fit(changes, others | {point: both})
-            if tried is not changes:
-                changes, second = tried, point
+            tried = trials.alternative_if_it_fits(hold_changes, others | {point: both})
+            if tried is not hold_changes:
+                hold_changes, second = tried, point
                 break
         else:
             second = first
-    return changes
+    return hold_changes
 
 
-class Targets:
-    """The wanted address of each tensor, between `begin` and `end`, and the numbers of the requests that take and give back its memory."""
+class TargetAddresses:
+    """The wanted address of each tensor, between two addresses, and the numbers of the requests that take and give back its memory."""
 
-    def __init__(self, requests, addresses, begin, end):
-        self.at, self.begin, self.end = addresses, begin, end
+    def __init__(self, requests, addresses, begin_address, end_address):
+        self.at, self.begin, self.end = addresses, begin_address, end_address
         self.size, self.taken_at, self.given_at = {}, {}, {}
         for number, (is_taken, key, size, _) in enumerate(requests):
             if is_taken:
@@ -207,19 +206,19 @@ class Targets:
             else:
                 self.given_at[key] = number
 
-    def place(self, key, address, request_number):
+    def record_placement(self, key, address, request_number):
         """Notes that a tensor is at `address` instead of its wanted address. Wanted addresses there of tensors that are requested after request
         number `request_number` move elsewhere."""
         self.at[key], end = address, address + self.size[key]
         displaced = [other for other in self._alive_with(key) if self.taken_at[other] > request_number and self.at[other] < end and address < self.at[other] + self.size[other]]
         for other in sorted(displaced, key=self.size.get, reverse=True):
-            self._move(other)
+            self._move_target(other)
 
     def _alive_with(self, key):
         """Keys of the other tensors that are alive at the same time."""
         return [other for other in self.at if other != key and self.taken_at[other] < self.given_at[key] and self.taken_at[key] < self.given_at[other]]
 
-    def _move(self, key):
+    def _move_target(self, key):
         """Moves the wanted address of a tensor to the nearest place that is free during its lifetime, if there is such a place."""
         size, old, places, at = self.size[key], self.at[key], [], self.begin
         beside = ((self.at[other], self.at[other] + self.size[other]) for other in self._alive_with(key))
@@ -236,29 +235,29 @@ class Targets:
 
 
 class AllocatorState:
-    """The free `pieces`, the addresses of tensors as `at`, {key: address}, and the held pieces, {key: (address, bytes)}. last_placed: {key:
-    address} of the last group of requests."""
+    """The free pieces, the addresses of tensors, {key: address}, and the held pieces, {key: (address, bytes)}. last_placed: {key: address} of
+    the last group of requests."""
 
-    def __init__(self, pieces, at, held):
-        self.pieces, self.at, self.held, self.last_placed = pieces, at, held, {}
+    def __init__(self, free_pieces, address_of_key, held_pieces):
+        self.pieces, self.at, self.held, self.last_placed = free_pieces, address_of_key, held_pieces, {}
 
     def copy(self):
         return AllocatorState(self.pieces.copy(), dict(self.at), dict(self.held))
 
-    def release(self, keys):
+    def release_held(self, keys):
         for key in keys:
             self.pieces.give_back(*self.held.pop(key))
 
 
-def changes_of_holds(requests, wanted, pieces):
+def hold_changes_for_targets(requests, targets, free_pieces):
     """{point: change of the held pieces} with which as many tensors as possible get the wanted addresses; None if a group of requests finds
     no room."""
-    state, changes, now = AllocatorState(pieces, {}, {}), {}, -1
+    state, changes, now = AllocatorState(free_pieces, {}, {}), {}, -1
     final = max((request[3] for request in requests), default=0)
     for group in groups_by_point(requests):
         point, best = group[0][3] if group[0][0] else None, None
         for choose_pieces in (hold_nothing,) if point in (None, -1, final) else RULES:
-            tried = try_rule(group, wanted.at, state, choose_pieces)
+            tried = try_rule(group, targets.at, state, choose_pieces)
             best = tried if tried and (best is None or tried[0] < best[0]) else best
             if best and best[0][0] == 0:
                 break
@@ -268,7 +267,7 @@ def changes_of_holds(requests, wanted, pieces):
         now += len(group)
         if misplaced:
             for key, address in state.last_placed.items():
-                wanted.place(key, address, now)
+                targets.record_placement(key, address, now)
         if any(change):
             changes[point] = change
     return changes
@@ -287,26 +286,26 @@ def groups_by_point(requests):
         yield group
 
 
-def try_rule(group, wanted, state, choose_pieces):
+def try_rule(request_group, target_addresses, state, choose_pieces):
     """Holds the pieces that one rule chooses, then makes the group's requests, on a copy of the state. Returns ((number of tensors elsewhere
     than wanted, number of pieces taken), the change of the held pieces, the state after the group); None if a request finds no room."""
     state = state.copy()
     held_before = set(state.held)
-    taken = choose_pieces(state, [(wanted[key], size) for is_taken, key, size, _ in group if is_taken])
+    taken = choose_pieces(state, [(target_addresses[key], size) for is_taken, key, size, _ in request_group if is_taken])
     if taken is None:
         return None
     change = tuple(held_before - set(state.held)), {}
     for address, size in taken:
-        key = address, size, group[0][3]
+        key = address, size, request_group[0][3]
         state.held[key] = (address, size)
         change[1][key] = size
     misplaced = 0
-    for is_taken, key, size, _ in group:
+    for is_taken, key, size, _ in request_group:
         if is_taken:
             state.at[key] = state.last_placed[key] = state.pieces.take(size)
             if state.at[key] is None:
                 return None
-            misplaced += state.at[key] != wanted[key]
+            misplaced += state.at[key] != target_addresses[key]
         else:
             state.pieces.give_back(state.at.pop(key), size)
     return (misplaced, len(taken)), change, state
@@ -315,49 +314,49 @@ def try_rule(group, wanted, state, choose_pieces):
 def hold_nothing(state, wanted_spans):
     """Releases all held pieces. As for all of RULES, `wanted_spans` is the wanted [(address, bytes)] of a group's allocations; returns the pieces that
     it takes in the same form, or None if it cannot."""
-    state.release(list(state.held))
+    state.release_held(list(state.held))
     return []
 
 
 def hold_preferred_too(state, wanted_spans):
     """Releases the held pieces that overlap the first span, and takes the pieces that the allocator would choose before that span."""
     begin, size = wanted_spans[0]
-    state.release([key for key, (address, length) in state.held.items() if address < begin + size and begin < address + length])
-    return take_preferred(state.pieces, *wanted_spans[0])
+    state.release_held([key for key, (address, length) in state.held.items() if address < begin + size and begin < address + length])
+    return take_pieces_preferred_to(state.pieces, *wanted_spans[0])
 
 
 def hold_only_preferred(state, wanted_spans):
     """Holds only the pieces that the allocator would choose before the first span: releases all others."""
-    state.release(list(state.held))
-    return take_preferred(state.pieces, *wanted_spans[0])
+    state.release_held(list(state.held))
+    return take_pieces_preferred_to(state.pieces, *wanted_spans[0])
 
 
-def take_preferred(pieces, target, size):
-    """Takes all pieces that the allocator would choose for `size` bytes before the memory at `target`, and what is free before `target` in
-    that piece. Returns them as [(address, bytes)]; None if that cannot be done."""
+def take_pieces_preferred_to(free_pieces, target_address, byte_count):
+    """Takes all pieces that the allocator would choose for `byte_count` bytes before the memory at `target_address`, and what is free before
+    that address in its piece. Returns them as [(address, bytes)]; None if that cannot be done."""
     held = []
     while len(held) < MAX_HELD:
-        choice = pieces.piece_for(size)
+        choice = free_pieces.piece_for(byte_count)
         if choice is None:
             return None
         length, address = choice
-        if address <= target and target + size <= address + length:
-            gap = target - address
+        if address <= target_address and target_address + byte_count <= address + length:
+            gap = target_address - address
             if gap <= MAX_SMALL:
                 return held
-            length, address = pieces.piece_for(gap) if pieces.piece_for(gap)[1] != address else (gap, address)
-        if pieces.piece_for(length)[1] != address:
+            length, address = free_pieces.piece_for(gap) if free_pieces.piece_for(gap)[1] != address else (gap, address)
+        if free_pieces.piece_for(length)[1] != address:
             return None
-        pieces.take(length)
+        free_pieces.take(length)
         held.append((address, length))
     return None
 
 
-def hold_all_else(state, wanted_spans):
+def hold_all_outside(state, wanted_spans):
     """Takes all free memory outside of the spans, for operators that allocate more than once."""
     if len(wanted_spans) < 2:
         return None
-    state.release(list(state.held))
+    state.release_held(list(state.held))
     pieces, held, left = state.pieces, [], []
     for length, begin in [piece for piece in pieces.free if piece[0] > MAX_SMALL]:
         at, cuts = begin, []
@@ -381,4 +380,4 @@ def hold_all_else(state, wanted_spans):
     return held
 
 
-RULES = (hold_preferred_too, hold_only_preferred, hold_all_else, hold_nothing)
+RULES = (hold_preferred_too, hold_only_preferred, hold_all_outside, hold_nothing)

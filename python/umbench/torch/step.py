@@ -6,11 +6,11 @@ import re
 import torch
 
 from . import operators, private
-from .chunks import is_addition_to_sum
+from .chunks import is_product_added_to_sum
 from .kernels import is_read_elementwise
-from .operators import is_repeatable, is_view, name_of, reduces_rows
+from .operators import is_repeatable, is_view, operator_name, reduces_rows
 from .rewrites import widens
-from .values import base_of, changed_inputs, is_tangent, module_of, outputs_of, padded_row, stored_elements, tensors_of, value_of
+from .values import base_of, changed_inputs, is_tangent, module_path_of, output_nodes_of, padded_row_length, stored_numel, tensors_of, value_of
 
 
 UNALIGNED_ROWS = 0.4  # measured for the softmax of Swin-T's windows and its gradient on an H100
@@ -28,22 +28,22 @@ class Step:
             node_number = self.rows[node_number]["inputs"][0]
         return node_number
 
-    def names(self, node_numbers):
+    def names_of(self, node_numbers):
         return {self.nodes[i].name for i in node_numbers}
 
 
 def step_and_pytorchs_choice(joint, num_fwd_outputs, static_inputs, costs):
     """(the Step, {numbers of the nodes that PyTorch would save without a budget})."""
-    info = private.node_info(joint, num_fwd_outputs, static_inputs)
-    step = step_of(joint, info, num_fwd_outputs, costs)
+    info = private.classify_nodes(joint, num_fwd_outputs, static_inputs)
+    step = make_step(joint, info, num_fwd_outputs, costs)
     number_of = {node: i for i, node in enumerate(step.nodes)}
-    return step, {step.root_of(number_of[n]) for n in private.pytorchs_choice(joint, info) if n in number_of}
+    return step, {step.root_of(number_of[n]) for n in private.nodes_saved_by_pytorch(joint, info) if n in number_of}
 
 
-def step_of(joint, info, num_fwd_outputs, costs):
+def make_step(joint, node_info, num_fwd_outputs, costs):
     """The Step of a joint graph. `costs.ns(node)` and `costs.workspace(node)` are the costs of nodes that are not fused."""
-    results, changed = outputs_of(joint.graph), changed_inputs(joint.graph, num_fwd_outputs)
-    device, returned = device_of(joint), {base_of(n) for n in results if isinstance(n, torch.fx.Node)}
+    results, changed = output_nodes_of(joint.graph), changed_inputs(joint.graph, num_fwd_outputs)
+    device, returned = device_type_of(joint), {base_of(n) for n in results if isinstance(n, torch.fx.Node)}
     number_of, rows, nodes, families = {}, [], [], {}
     unrepeatable_views = set(changed)
     for node in joint.graph.nodes:
@@ -51,22 +51,22 @@ def step_of(joint, info, num_fwd_outputs, costs):
             continue
         number_of[node] = len(nodes)
         nodes.append(node)
-        kind = kind_of(node)
+        kind = planner_kind(node)
         inputs = [number_of[n] for n in node.all_input_nodes]
         if kind in ("view", "item"):
             inputs = [number_of[node.args[0]]]
         reads_changed = any(n in unrepeatable_views for n in node.all_input_nodes)
         if kind == "view" and reads_changed:
             unrepeatable_views.add(node)
-        forward = node.op == "call_function" and node not in info.tangents_closure
+        forward = node.op == "call_function" and node not in node_info.tangents_closure
         is_kernel = kind == "kernel" and node.op == "call_function"
         rows.append({
-            "kind": kind, "inputs": inputs, "bytes": allocated_bytes(node, kind, device, returned), "elements": elements_of(node, kind),
-            "ns": costs.ns(node) if is_kernel else 0, "workspace": costs.workspace(node) if is_kernel else 0,
+            "kind": kind, "inputs": inputs, "bytes": allocated_bytes(node, kind, device, returned), "elements": element_count_of(node, kind),
+            "ns": costs.node_ns(node) if is_kernel else 0, "workspace": costs.workspace_bytes(node) if is_kernel else 0,
             "family": families.setdefault(family_of(node), len(families)), "forward": forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not is_tangent(node),
             "repeatable": is_repeatable(node) and not reads_changed, "widens": widens(node),
-            "over_first": is_addition_to_sum(node), "pace": rate_share(node, kind), "shifted": [number_of[n] for n in shifted_inputs(node)],
+            "over_first": is_product_added_to_sum(node), "pace": rate_share(node, kind), "shifted": [number_of[n] for n in shifted_inputs(node)],
             "forward_result": False, "backward_result": False})
     for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
         for node in results:
@@ -76,14 +76,14 @@ def step_of(joint, info, num_fwd_outputs, costs):
     return Step(nodes, rows)
 
 
-def copy_repeatable_to_items(nodes, rows, number_of):
+def copy_repeatable_to_items(nodes, rows, number_by_node):
     """Makes each item, one of several results of a node, repeatable if the node is."""
     for node, row in zip(nodes, rows):
         if row["kind"] == "item":
-            row["repeatable"] = rows[number_of[node.args[0]]]["repeatable"]
+            row["repeatable"] = rows[number_by_node[node.args[0]]]["repeatable"]
 
 
-def kind_of(node):
+def planner_kind(node):
     """The kind of a node as in torch_node (planners/torch_target.hpp)."""
     if node.op in ("placeholder", "get_attr"):
         return "input"
@@ -91,7 +91,7 @@ def kind_of(node):
         return "view"
     if node.target is operator.getitem:
         return "item"
-    kind, value = operators.kind_of(node), value_of(node)
+    kind, value = operators.inductor_kind(node), value_of(node)
     if kind == operators.SCATTERED:
         return "far_reduction"
     if kind == operators.READS_NEIGHBOURS:
@@ -106,44 +106,44 @@ def kind_of(node):
 def rate_share(node, kind):
     """The share of the usual rate that a generated kernel with this node reaches. Sums along rows that do not begin at multiples of 16
     bytes, as in windows of 7 x 7, are slow."""
-    row = value_of(node.all_input_nodes[0]).shape[-1:] if kind == "reduction" and operators.kind_of(node) == operators.REDUCED else ()
+    row = value_of(node.all_input_nodes[0]).shape[-1:] if kind == "reduction" and operators.inductor_kind(node) == operators.REDUCED else ()
     return UNALIGNED_ROWS if row and row[0] > 8 and row[0] % 8 else 1
 
 
 def shifted_inputs(node):
     """The inputs that a node reads at other positions than it writes."""
-    kind = operators.kind_of(node) if node.op == "call_function" else operators.NOTHING
+    kind = operators.inductor_kind(node) if node.op == "call_function" else operators.NOTHING
     if kind == operators.SCATTERED:
         return [source for source in node.all_input_nodes if source is not node.args[0]]
     reads = kind in (operators.COMPUTED, operators.REDUCED, operators.READS_NEIGHBOURS)
     return [source for source in node.all_input_nodes if reads and not is_read_elementwise(node, source, kind)]
 
 
-def allocated_bytes(node, kind, device, returned):
-    """Bytes that a node allocates on `device`; 0 for views and for values on another device. Rows of computed values are padded, unless the graph
+def allocated_bytes(node, kind, device_type, returned_bases):
+    """Bytes that a node allocates on a device of this type; 0 for views and for values on another device. Rows of computed values are padded, unless the graph
     returns them."""
     value = value_of(node)
-    if kind == "view" or not isinstance(value, torch.Tensor) or value.device.type != device:
+    if kind == "view" or not isinstance(value, torch.Tensor) or value.device.type != device_type:
         return 0
-    elements = stored_elements(value)
-    is_padded = kind in ("pointwise", "reduction", "far_reduction") or name_of(node) in ("mm", "addmm", "bmm")
-    if is_padded and node not in returned and value.dim() > 1 and elements == value.numel() and value.is_contiguous():
-        elements = elements // max(1, value.shape[-1]) * padded_row(value.shape[-1], value)
+    elements = stored_numel(value)
+    is_padded = kind in ("pointwise", "reduction", "far_reduction") or operator_name(node) in ("mm", "addmm", "bmm")
+    if is_padded and node not in returned_bases and value.dim() > 1 and elements == value.numel() and value.is_contiguous():
+        elements = elements // max(1, value.shape[-1]) * padded_row_length(value.shape[-1], value)
     return elements * value.element_size()
 
 
-def device_of(joint):
+def device_type_of(joint):
     """Type of the device that the graph runs on."""
     kinds = {v.device.type for node in joint.graph.find_nodes(op="placeholder") for v in tensors_of(node)}
     return "cuda" if "cuda" in kinds else "cpu"
 
 
-def elements_of(node, kind):
+def element_count_of(node, kind):
     """The largest number of elements of a node's results, for reductions also of its inputs."""
     values = tensors_of(node)
-    if kind in ("reduction", "far_reduction") and operators.kind_of(node) != operators.READS_NEIGHBOURS:
+    if kind in ("reduction", "far_reduction") and operators.inductor_kind(node) != operators.READS_NEIGHBOURS:
         values += [v for n in node.all_input_nodes for v in tensors_of(n)]
-    return max([stored_elements(v) for v in values], default=0)
+    return max([stored_numel(v) for v in values], default=0)
 
 
 def family_of(node):
@@ -151,6 +151,6 @@ def family_of(node):
     shapes = tuple((tuple(v.shape), v.dtype) for v in tensors_of(node))
     if node.op == "placeholder":
         return ("placeholder",)
-    sources = tuple(name_of(n) if n.op == "call_function" else n.op for n in node.all_input_nodes)
-    users = tuple(sorted(name_of(n) if n.op == "call_function" else n.op for n in node.users))
-    return (name_of(node), shapes, sources, users, re.sub(r"\d+", "#", module_of(node)))
+    sources = tuple(operator_name(n) if n.op == "call_function" else n.op for n in node.all_input_nodes)
+    users = tuple(sorted(operator_name(n) if n.op == "call_function" else n.op for n in node.users))
+    return (operator_name(node), shapes, sources, users, re.sub(r"\d+", "#", module_path_of(node)))

@@ -41,11 +41,11 @@ def main():
     return 0 if all("error" not in row for row in rows) else 1
 
 
-def export_model(models, name, options):
+def export_model(models_file, function_name, export_options):
     """Exports one model in a process; returns its row of the result."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "graph.json")
-        command = [sys.executable, str(Path(__file__).resolve().parents[2] / "start.py"), "export", f"{models}:{name}", "-o", str(out), *options]
+        command = [sys.executable, str(Path(__file__).resolve().parents[2] / "start.py"), "export", f"{models_file}:{function_name}", "-o", str(out), *export_options]
         began = time.monotonic()
         with open(Path(folder, "told"), "w+", encoding="utf-8") as told:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told, env=os.environ | {"UMBENCH_PYTHON": sys.executable})
@@ -53,9 +53,9 @@ def export_model(models, name, options):
             process.returncode = os.waitstatus_to_exitcode(status)
             told.seek(0)
             error = told.read().strip()
-        row = {"schema": 1, "kind": "torch_export", "network": name, "options": list(options), "exit_code": process.returncode,
+        row = {"schema": 1, "kind": "torch_export", "network": function_name, "options": list(export_options), "exit_code": process.returncode,
                "seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
-               "resident_bytes": used.ru_maxrss * 1024, "cpus": len(os.sched_getaffinity(0)), **releases()}
+               "resident_bytes": used.ru_maxrss * 1024, "cpus": len(os.sched_getaffinity(0)), **installed_versions()}
         if process.returncode:
             return row | {"error": (error.splitlines() or ["no message"])[-1]}
         graph = json.loads(out.read_text(encoding="utf-8"))
@@ -63,10 +63,10 @@ def export_model(models, name, options):
     for tensor in graph["tensors"]:
         sizes[tensor["use"]] = sizes.get(tensor["use"], 0) + liveness.tensor_bytes(tensor)
     return row | {"operators": len(graph["ops"]), "tensors": len(graph["tensors"]), "parameter_bytes": sizes.get("parameter", 0),
-                  "saved_bytes": liveness.saved_bytes(graph), "peak_bytes": liveness.peak_of(graph)[0]}
+                  "saved_bytes": liveness.saved_bytes(graph), "peak_bytes": liveness.peak_and_operator_of(graph)[0]}
 
 
-def releases():
+def installed_versions():
     """{library: version} of the LIBRARIES that are installed."""
     found = {}
     for library in LIBRARIES:

@@ -6,7 +6,7 @@ import operator
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .operators import VIEW, kind_of
+from .operators import VIEW, inductor_kind
 
 
 def is_tangent(node):
@@ -14,7 +14,7 @@ def is_tangent(node):
     return node.op == "placeholder" and node.target.startswith("tangents")
 
 
-def backward_of(graph):
+def backward_nodes_of(graph):
     """All nodes that are computed from incoming gradients."""
     found = set()
     for node in graph.nodes:
@@ -32,7 +32,7 @@ def tensors_of(node):
     return [leaf for leaf in tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor)]
 
 
-def numel(node):
+def largest_numel(node):
     """The number of elements of a node's largest tensor; 0 if it has none."""
     return max((t.numel() for t in tensors_of(node)), default=0)
 
@@ -41,9 +41,9 @@ def base_of(node):
     """The node whose memory a view shows: a placeholder, an operator, or one result of an operator with several."""
     while node.op == "call_function":
         if node.target is operator.getitem:
-            if kind_of(node.args[0]) != VIEW:
+            if inductor_kind(node.args[0]) != VIEW:
                 return node
-        elif kind_of(node) != VIEW:
+        elif inductor_kind(node) != VIEW:
             return node
         node = node.args[0]
     return node
@@ -54,13 +54,13 @@ def maker_of(base):
     return base.args[0] if base.target is operator.getitem else base
 
 
-def stored_elements(value):
+def stored_numel(tensor):
     """The number of elements in memory: those of an expanded tensor count once."""
-    return math.prod(size for size, stride in zip(value.shape, value.stride()) if stride != 0)
+    return math.prod(size for size, stride in zip(tensor.shape, tensor.stride()) if stride != 0)
 
 
-def stored_bytes(value):
-    return stored_elements(value) * value.element_size()
+def stored_bytes(tensor):
+    return stored_numel(tensor) * tensor.element_size()
 
 
 def padded_strides(node):
@@ -70,47 +70,47 @@ def padded_strides(node):
     strides = value.stride()
     if value.dim() != 2 or base_of(node).name.startswith(("primals", "tangents")) or sorted(strides) != [1, max(strides)]:
         return strides
-    return tuple(padded_row(stride, value) if stride > 1 else 1 for stride in strides)
+    return tuple(padded_row_length(stride, value) if stride > 1 else 1 for stride in strides)
 
 
-def padded_row(elements, value):
-    """The number of elements of a row in memory with its padding, for elements of the type of `value`."""
-    line = 128 // value.element_size()
-    return -(-elements // line) * line if elements > 1024 else elements
+def padded_row_length(row_length, tensor):
+    """The number of elements of a row in memory with its padding, for elements of the type of `tensor`."""
+    line = 128 // tensor.element_size()
+    return -(-row_length // line) * line if row_length > 1024 else row_length
 
 
-def module_of(node):
+def module_path_of(node):
     """The path of the innermost module whose code made a node; "" where the graph does not tell."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if not stack:
         return ""
     path = list(stack.values())[-1][0]
-    return _plain_path(path)
+    return _plain_module_path(path)
 
 
-def _plain_path(path):
+def _plain_module_path(pytorch_path):
     """The path of a module such as "layer1.0.conv1" for PyTorch's name, such as "L['self'].layer1[0].conv1"."""
     for before in ("L['self'].", "L['model'].", "L__self___", "self."):
-        path = path.removeprefix(before)
-    return path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")
+        pytorch_path = pytorch_path.removeprefix(before)
+    return pytorch_path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")
 
 
-def unique_name(names, wanted):
+def add_unique_name(names, wanted_name):
     """Adds a free name to the set of names and returns it: the wanted name, or that with the first free number."""
-    name, count = wanted, 1
+    name, count = wanted_name, 1
     while name in names:
         count += 1
-        name = f"{wanted}.{count}"
+        name = f"{wanted_name}.{count}"
     names.add(name)
     return name
 
 
-def outputs_of(graph):
+def output_nodes_of(graph):
     (out,) = (n for n in graph.nodes if n.op == "output")
     return list(out.args[0])
 
 
-def mutations_of(graph, output_count):
+def changed_input_by_output(graph, output_count):
     """{number of the output: number of the input} for those of the first `output_count` outputs that are new values of inputs."""
     (out,) = (n for n in graph.nodes if n.op == "output")
     described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
@@ -122,4 +122,4 @@ def changed_inputs(graph, output_count):
     """The input nodes that a graph changes, in place or by a new value among its first outputs."""
     placeholders = graph.find_nodes(op="placeholder")
     in_place = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
-    return in_place | {placeholders[number] for number in mutations_of(graph, output_count).values()}
+    return in_place | {placeholders[number] for number in changed_input_by_output(graph, output_count).values()}

@@ -8,19 +8,19 @@ from torch.utils._pytree import tree_leaves
 from . import operators
 from .capture import CannotExport
 from .liveness import SIZES
-from .values import module_of, stored_elements, unique_name
+from .values import module_path_of, stored_numel, add_unique_name
 
 
-class Tensor:
-    """A tensor that owns memory. `batch` says whether its first extent is the batch."""
+class GraphTensor:
+    """A tensor that owns memory. `has_batch` says whether its first extent is the batch."""
 
-    def __init__(self, name, value, use, batch, sample_count):
-        self.name, self.use, self.batch = name, use, batch
+    def __init__(self, name, value, use, has_batch, sample_count):
+        self.name, self.use, self.has_batch = name, use, has_batch
         self.type = operators.TYPES.get(value.dtype)
         if self.type is None:
             raise CannotExport(f"{name} holds {str(value.dtype).removeprefix('torch.')}, for which umbench has no type; "
                                 "convert model and inputs, by .float() or .bfloat16()")
-        self.shape = _four_extents(list(value.shape), sample_count if batch else None)
+        self.shape = _four_extents(list(value.shape), sample_count if has_batch else None)
         self.order = "nhwc" if _is_channels_last(value) else "nchw"
         self.fixed = False  # whether an operator relies on its extents
 
@@ -57,8 +57,8 @@ def _is_channels_last(value):
 class View:
     """The relation of a value to its tensor. `plain`: it has all elements in the same order. `transposed`: it is the transpose as a matrix."""
 
-    def __init__(self, tensor, plain=True, transposed=False):
-        self.tensor, self.plain, self.transposed = tensor, plain, transposed
+    def __init__(self, tensor, is_plain=True, is_transposed=False):
+        self.tensor, self.plain, self.transposed = tensor, is_plain, is_transposed
 
 
 class Walk:
@@ -82,11 +82,11 @@ class Walk:
 
     # --- the batch ---
 
-    def batch_relation(self, node, index=None):
+    def relation_to_batch(self, node, result_index=None):
         """How a node's extents depend on the batch: "batch" if the first grows with it, "whole" if none does, else "other"."""
         values = [n.meta.get("val") for n in (node, self.twice.get(node)) if n is not None]
-        if index is not None:
-            values = [value[index] for value in values]
+        if result_index is not None:
+            values = [value[result_index] for value in values]
         if len(values) < 2:
             return "other"
         one, two = (list(value.shape) for value in values)
@@ -97,21 +97,21 @@ class Walk:
 
     # --- tensors and operators ---
 
-    def add_tensor(self, name, value, use, has_batch):
-        made = Tensor(unique_name(self.names, name), value, use, has_batch, self.samples)
+    def add_tensor(self, wanted_name, value, use, has_batch):
+        made = GraphTensor(add_unique_name(self.names, wanted_name), value, use, has_batch, self.samples)
         self.tensors.append(made)
         return made
 
-    def add_result(self, node, name, index=None):
-        value = node.meta["val"] if index is None else node.meta["val"][index]
-        return self.add_tensor(name, value, self.use, self.batch_relation(node, index) == "batch")
+    def add_result(self, node, wanted_name, result_index=None):
+        value = node.meta["val"] if result_index is None else node.meta["val"][result_index]
+        return self.add_tensor(wanted_name, value, self.use, self.relation_to_batch(node, result_index) == "batch")
 
-    def add_op(self, node, name, kind, attributes, read, written, alias=None, repeatable=True):
-        op = {"name": unique_name(self.names, name), "kind": kind, **attributes, "in": read, "out": written}
-        if not repeatable:
+    def add_op(self, node, wanted_name, kind, attributes, read_tensors, written_tensors, overwrite_indices=None, is_repeatable=True):
+        op = {"name": add_unique_name(self.names, wanted_name), "kind": kind, **attributes, "in": read_tensors, "out": written_tensors}
+        if not is_repeatable:
             op["repeatable"] = False
-        if alias is not None:
-            op["alias"] = {"input": alias[0], "output": alias[1]}
+        if overwrite_indices is not None:
+            op["alias"] = {"input": overwrite_indices[0], "output": overwrite_indices[1]}
         self.ops.append(op)
         self.nodes_of[op["name"]] = node
 
@@ -120,11 +120,11 @@ class Walk:
         read = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)
                 and self.views.get(n) is not None]
         values = read + [v for v in tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
-        moved = sum(stored_elements(v) * SIZES[operators.TYPES[v.dtype]] if v.dtype in operators.TYPES else 0 for v in values)
-        products = operators.products_of(node)
+        moved = sum(stored_numel(v) * SIZES[operators.TYPES[v.dtype]] if v.dtype in operators.TYPES else 0 for v in values)
+        products = operators.matrix_operations(node)
         if products is not None:
             return products, moved, True
-        return max((stored_elements(v) for v in values), default=0), moved, False
+        return max((stored_numel(v) for v in values), default=0), moved, False
 
     def plain_tensor(self, node):
         """The Tensor whose elements a node has completely and in the same order, or None."""
@@ -136,15 +136,15 @@ class Walk:
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
         return view.tensor if isinstance(view, View) and view.plain and view.transposed else None
 
-    def label(self, node):
-        module = module_of(node)
+    def label_of(self, node):
+        module = module_path_of(node)
         return f"{module}:{node.name}" if module else node.name
 
     # --- views ---
 
-    def keeps_layout(self, node):
+    def keeps_layout(self, copy_node):
         """Whether a copy of a dense tensor has the strides of its source."""
-        before, after = node.args[0].meta["val"], node.meta["val"]
+        before, after = copy_node.args[0].meta["val"], copy_node.meta["val"]
         return before.stride() == after.stride() and _is_dense(before)
 
     def view_of(self, source, node, keeps_order):
@@ -155,7 +155,7 @@ class Walk:
         before, after = source.meta["val"], node.meta["val"]
         if isinstance(after, (list, tuple)):
             return [View(found.tensor, False) for _ in after]
-        if operators.name_of(node) in ("t", "transpose") and before.dim() == 2 and found.plain:
+        if operators.operator_name(node) in ("t", "transpose") and before.dim() == 2 and found.plain:
             return View(found.tensor, True, not found.transposed)
         in_order = keeps_order or before.numel() == after.numel() and before.stride() == after.stride()
         kept = found.plain and in_order and (not found.transposed or before.shape == after.shape)
@@ -163,9 +163,9 @@ class Walk:
 
     # --- results that are needed ---
 
-    def drop_unneeded_operators(self, wanted):
+    def drop_unneeded_operators(self, wanted_tensors):
         """Drops operators whose results are not needed, and tensors that no remaining operator touches."""
-        needed, kept = set(wanted), []
+        needed, kept = set(wanted_tensors), []
         for op in reversed(self.ops):
             if any(t in needed for t in op["out"]):
                 needed.update(op["in"])

@@ -12,7 +12,7 @@ import statistics
 import time
 
 from .cell import WAYS
-from .cells import Cell, gpu_numbers
+from .cells import CellProcess, gpu_numbers
 from .models import MODELS
 
 GIB = 2**30
@@ -35,23 +35,23 @@ def main():
     parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed, and others are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    bench, began, waiting = Bench(options.out, known_peaks(options), options.parts, options.cuda_graphs), time.monotonic(), specs_of(options)
+    bench, began, waiting = Bench(options.out, known_plain_peaks(options), options.parts, options.cuda_graphs), time.monotonic(), cell_specs(options)
     while waiting and time.monotonic() - began < options.seconds:
         specs = bench.having_known_budgets(waiting[:options.at_once])
         waiting = [spec for spec in waiting if spec not in specs]
-        bench.measure(specs, options.wait)
+        bench.measure_cells(specs, options.wait)
         print(f"after {time.monotonic() - began:.0f} s", flush=True)
     for spec in waiting:
         print(*spec, "not begun: the time is up")
-    bench.close()
+    bench.end_plain_cells()
     print_table(bench.rows)
 
 
-def parse_cell(text):
-    """[model, ratio], [model, ratio, tier] or [model, way, value] of the text of a cell."""
-    model, *rest = words = text.split("/")
+def parse_cell(cell_text):
+    """[model, ratio], [model, ratio, tier] or [model, way, value] of the text of a cell, all as text."""
+    model, *rest = words = cell_text.split("/")
     if model not in MODELS or not rest or rest[0] in WAYS and len(rest) != 2:
-        raise argparse.ArgumentTypeError(f"{text} is no MODEL/RATIO, MODEL/RATIO/TIER or MODEL/WAY/VALUE")
+        raise argparse.ArgumentTypeError(f"{cell_text} is no MODEL/RATIO, MODEL/RATIO/TIER or MODEL/WAY/VALUE")
     float(rest[1] if rest[0] in WAYS else rest[0])
     return words
 
@@ -63,7 +63,7 @@ def parse_micro_batches(text):
     return text
 
 
-def specs_of(options):
+def cell_specs(options):
     """The specs (model, way, value, ratio, tier) of all cells. The plain cell of a model comes before its others, since budgets are shares of its
     peak."""
     specs = [(model, "plain", None, None, None) for model in options.models]
@@ -79,7 +79,7 @@ def specs_of(options):
     return specs + [(model, "blocks", every, None, None) for model in options.models for every in options.blocks]
 
 
-def known_peaks(options):
+def known_plain_peaks(options):
     """{model: bytes} of the plain cells of --budgets-from."""
     if not options.budgets_from:
         return {}
@@ -89,21 +89,21 @@ def known_peaks(options):
 
 
 class Bench:
-    """Measures cells and appends their rows to a file. Plain cells are kept to be timed next to others. `peaks` is {model: bytes}."""
+    """Measures cells and appends their rows to a file. Plain cells are kept to be timed next to others. `plain_peaks` is {model: bytes}."""
 
-    def __init__(self, out, peaks, parts="1", cuda_graphs=False):
-        self.out, self.peaks, self.parts, self.cuda_graphs, self.plain, self.rows = out, dict(peaks), parts, cuda_graphs, {}, []
+    def __init__(self, out_file, plain_peaks, micro_batches="1", cuda_graphs=False):
+        self.out, self.peaks, self.parts, self.cuda_graphs, self.plain, self.rows = out_file, dict(plain_peaks), micro_batches, cuda_graphs, {}, []
 
     def having_known_budgets(self, specs):
         """Those of the specs whose budgets are known; all if none is. The budget of a fitted cell is known once its plain cell was measured."""
         known = [spec for spec in specs if spec[1] != "fit" or spec[0] in self.peaks]
         return known or specs
 
-    def measure(self, specs, wait_s, gpu_number=None):
-        """Compiles the cells of `specs` at the same time, for at most `wait_s` seconds, then measures one after the other."""
+    def measure_cells(self, specs, max_compile_seconds, gpu_number=None):
+        """Compiles the cells of `specs` at the same time, for at most `max_compile_seconds`, then measures one after the other."""
         gpu_number = gpu_number or gpu_numbers()[0]
-        cells = [Cell(spec, self.value_of(spec), gpu_number, self.parts, self.cuda_graphs) for spec in specs]
-        deadline = time.monotonic() + wait_s
+        cells = [CellProcess(spec, self.way_value_of(spec), gpu_number, self.parts, self.cuda_graphs) for spec in specs]
+        deadline = time.monotonic() + max_compile_seconds
         for cell in cells:
             cell.wait_until_compiled(deadline)
         for cell in cells:
@@ -115,7 +115,7 @@ class Bench:
                 self.measure_cell(cell)
             self.write_row(cell)
 
-    def value_of(self, spec):
+    def way_value_of(self, spec):
         """The value of a cell: the bytes of a fitted cell's budget, those of other ways as they were given."""
         model, _, value, ratio, _ = spec
         return self.peaks.get(model, 0) / ratio if ratio else value
@@ -137,7 +137,7 @@ class Bench:
         cell.row |= cell.ask("profile")
         if cell.way != "plain":
             cell.row |= cell.ask("cap")
-            cell.end()
+            cell.end_process()
 
     def write_row(self, cell):
         """Appends the row of a cell to the file and prints it."""
@@ -146,9 +146,10 @@ class Bench:
             file.write(json.dumps(cell.row) + "\n")
         print(row_text(cell.row), flush=True)
 
-    def close(self):
+    def end_plain_cells(self):
+        """Ends the processes of plain cells, which were kept."""
         for cell in self.plain.values():
-            cell.end()
+            cell.end_process()
 
 
 COLUMNS = ("model", "way", "tier", "ratio", "budget", "peak", "predicted", "ms", "plain", "over", "least", "kernels", "predicted", "issue", "copies", "hidden",

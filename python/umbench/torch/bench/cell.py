@@ -41,18 +41,18 @@ def main():
     answers = sys.stdout
     sys.stdout = sys.stderr  # PyTorch also prints to standard output
     training = Training(options)
-    write_answer(answers, training.begin)
+    write_answer(answers, training.run_until_plan_is_final)
     for line in sys.stdin:
         write_answer(answers, lambda: ANSWERS[line.strip()](training))
 
 
-def write_answer(file, compute):
-    """Writes the dictionary that compute() returns as a JSON line, or its error."""
+def write_answer(stream, compute_answer):
+    """Writes the dictionary that compute_answer() returns as a JSON line, or its error."""
     try:
-        found = compute()
+        found = compute_answer()
     except Exception as error:  # the error becomes a row of the table, and the other cells still run
         found = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"}
-    print(json.dumps(found), file=file, flush=True)
+    print(json.dumps(found), file=stream, flush=True)
 
 
 class Training:
@@ -61,8 +61,8 @@ class Training:
     def __init__(self, options):
         self.options, self.losses, self.plan, self.peak = options, [], None, 0
 
-    def begin(self):
-        """Compiles, and runs steps until the plan is final."""
+    def run_until_plan_is_final(self):
+        """Compiles, and runs steps until the plan is final. Returns facts of the device, the first step and the plan."""
         torch.manual_seed(0)
         options = self.options
         self.model, self.inputs = MODELS[options.model](**({"batch": options.batch} if options.batch else {}))
@@ -71,33 +71,33 @@ class Training:
         self.run = compile_model(self.model, self.optimizer, options)
         self.plan = plan = getattr(self.model, "plan", None)
         began = time.monotonic()
-        self.step()
+        self.run_step()
         torch.cuda.synchronize()
         found = {"device": torch.cuda.get_device_properties(0).name, "torch": torch.__version__, "cuda": torch.version.cuda, "batch": options.batch,
                  "parts": 1, "optimizer": "SGD", "first_step_s": time.monotonic() - began, "gradient_norm": gradient_norm(self.model)}
         for _ in range(20):
             if plan is None or plan.settled:
                 break
-            self.step()
+            self.run_step()
         if plan is not None:
             found |= {"parts": plan.micro_batches, "predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
                       "plans": plan.plans, "tried": plan.tried, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
                       "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at, "untimed": plan.untimed,
                       "kernels_again": sum(len(again) for *_, again in plan.modules.values())}
         for _ in range(3):
-            self.step()
+            self.run_step()
         if plan is not None:
             found |= {"replayed": plan.is_replayed, "launched_because": plan.launched_because}
         gc.collect()
         gc.freeze()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        self.step()  # maps again the memory that empty_cache() unmapped
+        self.run_step()  # maps again the memory that empty_cache() unmapped
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         return found
 
-    def step(self):
+    def run_step(self):
         """Runs a training step. Returns (event before the forward pass, event after the backward pass, seconds that launching both took)."""
         self.optimizer.zero_grad(set_to_none=True)
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -114,7 +114,7 @@ class Training:
     def measure_times(self):
         """{"ms": of the forward and backward pass of each step, "peak", "reserved"}. The peak is that of the second step if pieces of memory are
         held or steps are replayed; then "holds" and "laid" count these pieces and the mappings of memory."""
-        steps = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
+        steps = [self.run_step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
         arena = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
@@ -123,53 +123,53 @@ class Training:
             self.peak = self.plan.measured["peak"]
         return placing | {"ms": [begin.elapsed_time(end) for begin, end, _ in steps], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
-    def profile(self):
-        """The times of gpu_events.measure_step() and issue_ms, the CPU time to launch a step on an idle GPU. With a plan whose steps
+    def profile_step(self):
+        """The times of gpu_events.profile_steps() and issue_ms, the CPU time to launch a step on an idle GPU. With a plan whose steps
         are launched also `alive`, the blocks in memory at the peak."""
         issue_s = []
         for _ in range(5):
             torch.cuda.synchronize()
-            issue_s.append(self.step()[2])
-        found = gpu_events.measure_step(self.step) | {"issue_ms": 1e3 * sorted(issue_s)[2]}
+            issue_s.append(self.run_step()[2])
+        found = gpu_events.profile_steps(self.run_step) | {"issue_ms": 1e3 * sorted(issue_s)[2]}
         if self.plan is None or self.plan.is_replayed:
             return found
-        return found | {"alive": gpu_events.alive_at_peak(self.step)}
+        return found | {"alive": gpu_events.blocks_at_peak(self.run_step)}
 
     def run_under_caps(self):
         """Runs steps under a hard cap at the budget, and under a cap 3 % below their measured peak, where they should fail. The plan does not
         change meanwhile."""
         device_bytes, found = torch.cuda.get_device_properties(0).total_memory, {}
         if self.plan is not None:
-            from ..fit import Call
+            from ..fit import FittedCall
 
-            self.plan.plans = Call.MAX_PLANS
+            self.plan.plans = FittedCall.MAX_PLANS
         if self.options.way == "fit":
-            set_cap(self.options.value, device_bytes)
-            note_out_of_memory(found)
+            set_memory_cap(self.options.value, device_bytes)
+            record_first_out_of_memory(found)
             began = time.monotonic()
-            found["under_cap"] = run_steps(self.step, STEPS_UNDER_CAP)
+            found["under_cap"] = run_steps(self.run_step, STEPS_UNDER_CAP)
             steps = STEPS_UNDER_CAP if found["under_cap"] is True else max(1, found["under_cap"])
             found |= {"ms_under_cap": 1e3 * (time.monotonic() - began) / steps, "reserved_under_cap": torch.cuda.max_memory_reserved()}
             if self.plan.is_replayed:  # a replay allocates nothing that a lower cap could refuse
                 return found | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
-        set_cap(0.97 * self.peak, device_bytes)
-        found["fails_below"] = run_steps(self.step, 3) is not True
+        set_memory_cap(0.97 * self.peak, device_bytes)
+        found["fails_below"] = run_steps(self.run_step, 3) is not True
         return found | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
 
 
-ANSWERS = {"time": Training.measure_times, "profile": Training.profile, "cap": Training.run_under_caps}
+ANSWERS = {"time": Training.measure_times, "profile": Training.profile_step, "cap": Training.run_under_caps}
 
 
 def gradient_norm(model):
     return torch.stack([p.grad.float().norm() for p in model.parameters() if p.grad is not None]).norm().item()
 
 
-def set_cap(size, device_bytes):
-    """Sets a hard cap of `size` bytes for this process and resets the peaks."""
+def set_memory_cap(cap_bytes, device_bytes):
+    """Sets a hard cap of memory for this process and resets the peaks."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    torch.cuda.set_per_process_memory_fraction(size / device_bytes)
+    torch.cuda.set_per_process_memory_fraction(cap_bytes / device_bytes)
 
 
 def compile_model(model, optimizer, options):
@@ -187,55 +187,56 @@ def compile_model(model, optimizer, options):
     return with_save_on_cpu(run) if options.way == "save_on_cpu" else run
 
 
-def checkpoint_blocks(model, every, selective):
-    """Makes one of `every` blocks of a model checkpointed, in place."""
+def checkpoint_blocks(model, every_nth, is_selective):
+    """Makes one of `every_nth` blocks of a model checkpointed, in place."""
     lists = [getattr(model, name) for name in ("blocks", "body", "down", "merge") if hasattr(model, name)]
     if not lists:
         raise ValueError("the model has no blocks")
     for blocks in lists:
-        for i in range(0, len(blocks), every):
-            blocks[i] = Checkpointed(blocks[i], selective)
+        for i in range(0, len(blocks), every_nth):
+            blocks[i] = Checkpointed(blocks[i], is_selective)
 
 
-def with_save_on_cpu(run):
-    """`run` with the tensors that it saves for the backward pass in pinned memory of the host."""
-    def step(*inputs):
+def with_save_on_cpu(forward):
+    """`forward` with the tensors that it saves for the backward pass in pinned memory of the host."""
+    def forward_with_saving(*inputs):
         with torch.autograd.graph.save_on_cpu(pin_memory=True):
-            return run(*inputs)
+            return forward(*inputs)
 
-    return step
+    return forward_with_saving
 
 
 class Checkpointed(torch.nn.Module):
-    """A block whose backward pass computes it again; with `selective`, all but SAVED_OPERATORS."""
+    """A block whose backward pass computes it again; if `is_selective`, all but SAVED_OPERATORS."""
 
-    def __init__(self, block, selective):
+    def __init__(self, block, is_selective):
         super().__init__()
         context_fn = functools.partial(torch.utils.checkpoint.create_selective_checkpoint_contexts, SAVED_OPERATORS)
-        self.block, self.options = block, {"context_fn": context_fn} if selective else {}
+        self.block, self.options = block, {"context_fn": context_fn} if is_selective else {}
 
     def forward(self, *inputs):
         return torch.utils.checkpoint.checkpoint(self.block, *inputs, use_reentrant=False, **self.options)
 
 
-def note_out_of_memory(found):
-    """From now on, notes the allocator's state in `found` when memory first runs out: the requested bytes, and the sizes of its free pieces of at least a MiB."""
-    def observe(device, asked, device_bytes, free_bytes):
-        if "out_of_memory" in found:
+def record_first_out_of_memory(results):
+    """Records the allocator's state in `results` when memory runs out for the first time from now on: the requested bytes, and the sizes of its
+    free pieces of at least a MiB."""
+    def observe(device, requested_bytes, device_bytes, free_bytes):
+        if "out_of_memory" in results:
             return
         blocks = [block for segment in torch.cuda.memory_snapshot() for block in segment["blocks"]]
         free_pieces = sorted((block["size"] for block in blocks if block["state"] == "inactive"), reverse=True)
-        found["out_of_memory"] = {"asked": asked, "allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved(),
-                                  "free": [size >> 20 for size in free_pieces if size >= 1 << 20], "blocks": len(blocks)}
+        results["out_of_memory"] = {"asked": requested_bytes, "allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved(),
+                                    "free": [size >> 20 for size in free_pieces if size >= 1 << 20], "blocks": len(blocks)}
 
-    private.when_memory_runs_out(observe)
+    private.observe_out_of_memory(observe)
 
 
-def run_steps(step, times):
-    """Runs a step that many times. Returns True, or the number of steps after which memory ran out."""
-    for done in range(times):
+def run_steps(run_step, step_count):
+    """Runs `step_count` steps. Returns True, or the number of steps after which memory ran out."""
+    for done in range(step_count):
         try:
-            step()
+            run_step()
             torch.cuda.synchronize()
         except torch.OutOfMemoryError:
             return done

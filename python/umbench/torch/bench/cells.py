@@ -25,41 +25,41 @@ def gpu_numbers():
     return [str(number) for number in range(max(1, listed.count("GPU ")))]
 
 
-class Cell:
-    """A model under one way of saving memory, and its process. `row`: the results so far, with `error` after a failure; then the process does
-    not answer."""
+class CellProcess:
+    """A model under one way of saving memory, and its process. `way_value`: VALUE of cell.py. `row`: the results so far, with `error` after a
+    failure; then the process does not answer."""
 
-    def __init__(self, spec, value, gpu_number, parts="1", cuda_graphs=False):
-        self.model, self.way, _, ratio, tier = spec
-        self.row = {"model": self.model, "way": self.way, "value": value, "ratio": ratio, "tier": tier}
-        command = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(value)] if value is not None else []),
-                   *(["--tier", tier] if tier else []), *(["--parts", parts] if self.way == "fit" else []), *["--cuda-graphs"] * cuda_graphs]
+    def __init__(self, cell_spec, way_value, gpu_number, micro_batches="1", cuda_graphs=False):
+        self.model, self.way, _, ratio, tier = cell_spec
+        self.row = {"model": self.model, "way": self.way, "value": way_value, "ratio": ratio, "tier": tier}
+        command = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(way_value)] if way_value is not None else []),
+                   *(["--tier", tier] if tier else []), *(["--parts", micro_batches] if self.way == "fit" else []), *["--cuda-graphs"] * cuda_graphs]
         environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu_number}
         self.errors, self.lines = tempfile.TemporaryFile("w+"), queue.Queue()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)
-        threading.Thread(target=self.read_lines, daemon=True).start()
+        threading.Thread(target=self.queue_answers, daemon=True).start()
 
-    def read_lines(self):
+    def queue_answers(self):
         """Puts the process's lines of JSON into `lines`, and an empty one once it has ended."""
         for line in self.process.stdout:
             if line.startswith("{"):
                 self.lines.put(line)
         self.lines.put("")
 
-    def wait_until_compiled(self, deadline):
-        """Waits until the process has compiled. `deadline`: of time.monotonic()."""
-        self.row |= self.receive(deadline)
+    def wait_until_compiled(self, end_time):
+        """Waits until the process has compiled. `end_time`: of time.monotonic()."""
+        self.row |= self.receive_answer(end_time)
 
-    def receive(self, deadline):
+    def receive_answer(self, end_time):
         """The next answer of the process; {} after a failure."""
         try:
-            line = self.lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            line = self.lines.get(timeout=max(0.1, end_time - time.monotonic()))
         except queue.Empty:
-            return self.fail("the time is up")
+            return self.record_failure("the time is up")
         if not line:
             self.process.wait()
             self.errors.seek(0)
-            return self.fail(f"exit code {self.process.returncode}: {self.errors.read().strip()[-300:]}")
+            return self.record_failure(f"exit code {self.process.returncode}: {self.errors.read().strip()[-300:]}")
         return json.loads(line)
 
     def ask(self, question):
@@ -68,18 +68,18 @@ class Cell:
             return {}
         self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
-        answer = self.receive(time.monotonic() + ANSWER_WITHIN_S)
+        answer = self.receive_answer(time.monotonic() + ANSWER_WITHIN_S)
         if "error" in answer:
             self.row.setdefault(f"{question}_error", answer.pop("error"))
         return answer
 
-    def fail(self, error):
+    def record_failure(self, error_text):
         """Stores the error in the row and kills the process. Returns {}, as the caller then does."""
-        self.row["error"] = error
+        self.row["error"] = error_text
         self.process.kill()
         return {}
 
-    def end(self):
+    def end_process(self):
         """Lets the process end; kills it if it does not."""
         if self.process.poll() is None:
             self.process.stdin.close()

@@ -10,15 +10,15 @@ PIXELS = SIDE * SIDE  # number of pixels of a window
 class WindowAttention(nn.Module):
     """Attention within the windows of images of size x size pixels, channels last."""
 
-    def __init__(self, width, heads, size, shift):
+    def __init__(self, width, head_count, image_size, is_shifted):
         super().__init__()
-        self.heads, self.shift = heads, shift
+        self.heads, self.shift = head_count, is_shifted
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.bias = nn.Parameter(torch.zeros((2 * SIDE - 1) ** 2, heads))
+        self.bias = nn.Parameter(torch.zeros((2 * SIDE - 1) ** 2, head_count))
         positions = torch.stack(torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")).flatten(1)
         offsets = positions[:, :, None] - positions[:, None] + SIDE - 1
         self.register_buffer("index", (offsets[0] * (2 * SIDE - 1) + offsets[1]).flatten())
-        self.register_buffer("mask", shift_mask(size) if shift else None)
+        self.register_buffer("mask", shifted_window_mask(image_size) if is_shifted else None)
 
     def forward(self, x):
         b, h, w, c = x.shape
@@ -34,18 +34,18 @@ class WindowAttention(nn.Module):
         return y.roll((SHIFT, SHIFT), (1, 2)) if self.shift else y
 
 
-def shift_mask(size):
+def shifted_window_mask(image_size):
     """A mask with -100 for pixels of a shifted window that are not neighbours in the image."""
-    parts = torch.zeros(size)  # pixels with the same number are neighbours
+    parts = torch.zeros(image_size)  # pixels with the same number are neighbours
     parts[-SIDE:-SHIFT], parts[-SHIFT:] = 1, 2
-    parts = (3 * parts[:, None] + parts).view(size // SIDE, SIDE, size // SIDE, SIDE).transpose(1, 2).reshape(-1, PIXELS)
+    parts = (3 * parts[:, None] + parts).view(image_size // SIDE, SIDE, image_size // SIDE, SIDE).transpose(1, 2).reshape(-1, PIXELS)
     return torch.where(parts[:, None] == parts[:, :, None], 0.0, -100.0)
 
 
 class WindowBlock(nn.Module):
-    def __init__(self, width, heads, size, shift):
+    def __init__(self, width, head_count, image_size, is_shifted):
         super().__init__()
-        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), WindowAttention(width, heads, size, shift), nn.LayerNorm(width)
+        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), WindowAttention(width, head_count, image_size, is_shifted), nn.LayerNorm(width)
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x):
@@ -66,16 +66,16 @@ class PatchMerging(nn.Module):
 
 
 class Swin(nn.Module):
-    def __init__(self, blocks=(2, 2, 6, 2), width=96, heads=3, size=224, classes=1000):
+    def __init__(self, blocks_per_stage=(2, 2, 6, 2), width=96, head_count=3, image_size=224, class_count=1000):
         super().__init__()
         self.patches, self.first = nn.Conv2d(3, width, 4, 4), nn.LayerNorm(width)
-        stages, size = [], size // 4
-        for i, count in enumerate(blocks):
+        stages, image_size = [], image_size // 4
+        for i, count in enumerate(blocks_per_stage):
             stages += [PatchMerging(width << i - 1)] if i else []
-            stages += [WindowBlock(width << i, heads << i, size >> i, j % 2 == 1 and size >> i > SIDE) for j in range(count)]
+            stages += [WindowBlock(width << i, head_count << i, image_size >> i, j % 2 == 1 and image_size >> i > SIDE) for j in range(count)]
         self.blocks = nn.Sequential(*stages)
-        width <<= len(blocks) - 1
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
+        width <<= len(blocks_per_stage) - 1
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, class_count)
 
     def forward(self, x):
         return self.head(self.norm(self.blocks(self.first(self.patches(x).permute(0, 2, 3, 1)))).mean((1, 2)))
