@@ -44,7 +44,7 @@ def compute_and_record(function, *operands):
 
 
 class FakeArena:
-    """Of a step with small tensors alone."""
+    """The arena of a step whose tensors are all small."""
 
     def __init__(self):
         self.device, self.points, self.mapped = torch.device("cpu"), [*placing.FORWARD, *placing.BACKWARD], 0
@@ -66,7 +66,7 @@ class FakeArena:
 class TwoPassModel(torch.nn.Module):
     """mean((x w)^2), in two passes as Inductor compiles them, run by a StepGraphs."""
 
-    def __init__(self, reserved=0):
+    def __init__(self):
         super().__init__()
         self.weight, self.arena, self.graphs, self.launches = torch.nn.Parameter(torch.arange(1.0, 5.0)), FakeArena(), cuda_graphs.StepGraphs(umt.Plan(1)), []
         self.graphs.results = 1
@@ -143,7 +143,7 @@ def check_step(model, batch_tensor):
 
 
 def train(model, step_count, first_seed=0, repeated_batch=None):
-    """Steps whose loss and gradient are checked, with other batches or the same one; the losses, which must stay."""
+    """Runs steps with other batches or the same one, and checks loss and gradient of each. Returns the losses, which must stay."""
     kept = []
     for seed in range(first_seed, first_seed + step_count):
         kept.append(check_step(model, random_batch(seed) if repeated_batch is None else repeated_batch))

@@ -179,7 +179,7 @@ class Arena:
         return found, most
 
     def cancel_recording(self):
-        """Ends recording."""
+        """Ends recording, if there is any, and keeps nothing."""
         if self.recording:
             self.recording()
             self.recording = None

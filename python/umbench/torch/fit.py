@@ -76,7 +76,7 @@ class FittedCall:
         self.planning.free_host_memory()
         if self.graphs:
             self.graphs.forget_passes()
-        self.run = torch.compile(private.original_call_of(self.model), backend=call_without_keeping(self.planning.compile), fullgraph=True, dynamic=False)
+        self.run = torch.compile(private.original_call_of(self.model), backend=weakly_bound(self.planning.compile), fullgraph=True, dynamic=False)
 
     def choose_part_count(self, inputs, keyword_inputs):
         """Plans for several numbers of parts without compiling, and chooses one."""
@@ -220,7 +220,7 @@ def parse_budget(budget):
     return size
 
 
-def call_without_keeping(method):
+def weakly_bound(method):
     """A function that calls a method by a weak reference to its object. PyTorch keeps compile functions alive, which must not keep the model."""
     held = weakref.WeakMethod(method)
     return lambda *args, **kwargs: held()(*args, **kwargs)
@@ -278,7 +278,7 @@ class PlanningCompiler:
         self.states = sum(t.numel() * t.element_size() for t in gpu_states_of(self.optimizer))
 
     def compile_in_shares(self, graph, inputs):
-        return private.compile_graph(chunks.cut_losses_into_shares(graph, self.shares), inputs, call_without_keeping(self.plan_and_split), self.backend,
+        return private.compile_graph(chunks.cut_losses_into_shares(graph, self.shares), inputs, weakly_bound(self.plan_and_split), self.backend,
                                      self.graphs and self.graphs.wrap_pass)
 
     def plan_and_split(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):

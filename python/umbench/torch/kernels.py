@@ -205,7 +205,7 @@ def _value_scattered_over(member, readers_with_elementwise):
 
 
 class _KernelGroups:
-    """Groups of buffers that share a kernel; groups are numbers. members: {group: [nodes]}; group_of: {node: group}; readers: {value: [nodes that
+    """Groups of stored values that one kernel computes; groups are numbers. members: {group: [nodes]}; group_of: {node: group}; readers: {value: [nodes that
     read it]}; extents: {group: (results, elements reduced to each)}; predecessors: {group: a bit for each group that has to run before}."""
 
     def __init__(self, computations):
