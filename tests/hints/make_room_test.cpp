@@ -33,12 +33,12 @@ struct room : ::testing::Test {
     rules.is_discarded.assign(g.tensors.size(), true);
   }
   problem with(byte_count budget) { return {g, costs, m, budget, pressure::plan, {}}; }
-  memory_plan made(byte_count budget) {
+  memory_plan plan_with_room(byte_count budget) {
     const problem p = with(budget);
     const memory_plan draft = in_order(g, residence::managed);
     return make_room(p, draft, placement_of_draft(p, draft, packers::searched), rules);
   }
-  std::vector<std::size_t> uses_of(const memory_plan& plan, tensor_id t) const {
+  std::vector<std::size_t> actions_using(const memory_plan& plan, tensor_id t) const {
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < plan.actions.size(); ++i) {
       const auto* c = std::get_if<compute>(&plan.actions[i]);
@@ -65,11 +65,11 @@ TEST_F(room, parts_are_whole_blocks_where_some_number_of_them_allows_it) {
 
 TEST_F(room, what_is_dead_never_crosses_the_link) {
   for (const byte_count budget : {24 * MiB, 32 * MiB, 48 * MiB}) {
-    const memory_plan plan = made(budget);
+    const memory_plan plan = plan_with_room(budget);
     for (std::size_t i = 0; i < plan.actions.size(); ++i) {
       const auto* e = std::get_if<evict>(&plan.actions[i]);
       if (e == nullptr || survives(g.tensors[e->tensor].role)) continue;
-      const std::vector<std::size_t> uses = uses_of(plan, e->tensor);
+      const std::vector<std::size_t> uses = actions_using(plan, e->tensor);
       EXPECT_TRUE(uses.front() < i && i < uses.back()) << to_text(g, plan.actions[i]);
     }
   }
@@ -79,14 +79,14 @@ TEST_F(room, what_is_dead_never_crosses_the_link) {
 TEST_F(room, what_is_dead_stays_until_room_is_needed_and_goes_first) {
   const auto given_up = [this](byte_count budget) {
     int discards = 0;
-    const memory_plan plan = made(budget);
+    const memory_plan plan = plan_with_room(budget);
     for (const action& a : plan.actions) discards += std::holds_alternative<discard>(a) ? 1 : 0;
     return discards;
   };
   EXPECT_EQ(given_up(256 * MiB), 0);
   EXPECT_GT(given_up(48 * MiB), 0);
   EXPECT_GE(given_up(32 * MiB), given_up(48 * MiB));
-  const memory_plan plan = made(32 * MiB);
+  const memory_plan plan = plan_with_room(32 * MiB);
   for (std::size_t i = 0; i < plan.actions.size(); ++i) {
     if (!std::holds_alternative<evict>(plan.actions[i])) continue;
     // Whatever is dead and not given up behind an eviction was never given room in between.
@@ -98,7 +98,7 @@ TEST_F(room, what_is_dead_stays_until_room_is_needed_and_goes_first) {
 }
 
 TEST_F(room, keeps_the_budget_and_fetches_what_left) {
-  const execution_plan e = lower(with(32 * MiB), made(32 * MiB));
+  const execution_plan e = lower(with(32 * MiB), plan_with_room(32 * MiB));
   EXPECT_LE(e.peak_device_bytes, 32 * MiB);
   int evictions = 0, fetches = 0;
   for (const step& s : e.steps) {
@@ -119,7 +119,7 @@ struct budgets : ::testing::TestWithParam<std::string> {
   const byte_count footprint = footprint_of(g, costs).total;
 
   // Of the rows that decide what leaves; searches are short.
-  void for_plans(const auto& look) const {
+  void for_each_plan(const auto& look) const {
     for (const hint_strategy& s : hint_table()) {
       const bool decides = std::ranges::any_of(
           s.rules, [](const hint_rule& r) { return !std::holds_alternative<advice_rule>(r.policy); });
@@ -171,7 +171,7 @@ std::uint64_t blocks_given_up(const problem& p, const memory_plan& plan) {
 TEST_P(budgets, a_plan_is_verified_and_fits_and_gives_up_what_its_ledger_says_or_there_is_none) {
   int plans = 0;
   std::uint64_t freed = 0;
-  for_plans([&](const problem& p, const memory_plan& plan) {
+  for_each_plan([&](const problem& p, const memory_plan& plan) {
     ASSERT_EQ(defect_of(g, plan), std::nullopt);
     execution_plan steps;
     ASSERT_NO_THROW(steps = lower(p, plan));

@@ -18,7 +18,7 @@ namespace {
 using namespace um;
 using namespace um::testing;
 
-const hint_strategy& row(const std::string& name) {
+const hint_strategy& hint_strategy_named(const std::string& name) {
   for (const hint_strategy& s : hint_table()) {
     if (s.name == name) return s;
   }
@@ -31,7 +31,7 @@ struct search : ::testing::TestWithParam<const char*> {
   const profile costs = open_simulator(m)->measure_operators(g);
   const byte_count footprint = footprint_of(g, costs).total;
 
-  problem at(double ratio, knob_values knobs = {}) const {
+  problem problem_at(double ratio, knob_values knobs = {}) const {
     return {g,
             costs,
             m,
@@ -39,21 +39,21 @@ struct search : ::testing::TestWithParam<const char*> {
             pressure::plan,
             std::move(knobs)};
   }
-  nanoseconds time(const hint_strategy& s, const problem& p) const {
+  nanoseconds time_of(const hint_strategy& s, const problem& p) const {
     return expected_iteration_time(p, lower(p, plan_hints(s, p)));
   }
   nanoseconds time_after(std::int64_t trials, double ratio) const {
-    const hint_strategy& s = row(GetParam());
-    const problem p = at(ratio, {{"trials", trials}});
-    return time(s, p);
+    const hint_strategy& s = hint_strategy_named(GetParam());
+    const problem p = problem_at(ratio, {{"trials", trials}});
+    return time_of(s, p);
   }
 };
 
 TEST_P(search, one_trial_is_no_search) {
   for (const double ratio : {1.25, 2.0}) {
-    const problem p = at(ratio);
+    const problem p = problem_at(ratio);
     // Which sees at least whether evictions are to wait for their turn.
-    EXPECT_GE(time_after(1, ratio), time(without_rule(row(GetParam()), "search"), p));
+    EXPECT_GE(time_after(1, ratio), time_of(without_rule(hint_strategy_named(GetParam()), "search"), p));
   }
 }
 
@@ -72,26 +72,26 @@ TEST_P(search, more_trials_are_never_slower_and_some_are_faster) {
 }
 
 TEST_P(search, gives_the_same_plan_every_time) {
-  const problem p = at(2);
-  EXPECT_EQ(plan_hints(row(GetParam()), p), plan_hints(row(GetParam()), p));
+  const problem p = problem_at(2);
+  EXPECT_EQ(plan_hints(hint_strategy_named(GetParam()), p), plan_hints(hint_strategy_named(GetParam()), p));
 }
 
 TEST_P(search, does_not_search_where_everything_fits) {
-  const problem p = at(0.9);
-  const memory_plan plan = plan_hints(row(GetParam()), p);
-  EXPECT_EQ(plan, plan_hints(without_rule(row(GetParam()), "search"), p));
+  const problem p = problem_at(0.9);
+  const memory_plan plan = plan_hints(hint_strategy_named(GetParam()), p);
+  EXPECT_EQ(plan, plan_hints(without_rule(hint_strategy_named(GetParam()), "search"), p));
   for (const action& a : plan.actions) EXPECT_FALSE(std::holds_alternative<evict>(a));
 }
 
 // Were a rule ignored, leaving it out would change nothing. (What leaves by a twin has to be fetched, with or
 // without a rule.)
 TEST_P(search, every_rule_of_the_schedule_has_an_effect) {
-  const hint_strategy& whole = row(GetParam());
+  const hint_strategy& whole = hint_strategy_named(GetParam());
   for (const char* rule : {"passing", "fetch", "discard", "cut", "search"}) {
     if (rule == std::string("fetch") && GetParam() == std::string("twin")) continue;
     bool differs = false;
     for (const double ratio : {1.5, 2.0, 3.0}) {
-      const problem p = at(ratio);
+      const problem p = problem_at(ratio);
       differs = differs || plan_hints(without_rule(whole, rule), p).actions != plan_hints(whole, p).actions;
     }
     EXPECT_TRUE(differs) << rule;
@@ -104,8 +104,8 @@ INSTANTIATE_TEST_SUITE_P(rows, search, ::testing::Values("planned", "twin"),
 // Slice by slice what passes on takes the same room, and nothing of it is given up and populated again; where
 // that room is missing it is managed like the rest.
 TEST_P(search, what_passes_from_neighbour_to_neighbour_lies_on_the_device_where_it_can) {
-  const problem tight = at(2);
-  const memory_plan plan = plan_hints(row(GetParam()), tight);
+  const problem tight = problem_at(2);
+  const memory_plan plan = plan_hints(hint_strategy_named(GetParam()), tight);
   int placed = 0;
   for (tensor_id t = 0; t < plan.residences.size(); ++t) {
     if (plan.residences[t] != residence::device) continue;
@@ -123,8 +123,8 @@ TEST_P(search, what_passes_from_neighbour_to_neighbour_lies_on_the_device_where_
   }
   EXPECT_GT(placed, 0);
   // Just above 1 there is no room for it in an arena of its own, and without cuts none at 3.
-  const problem full = at(1.0);
-  EXPECT_LE(lower(full, plan_hints(row(GetParam()), full)).peak_device_bytes, full.budget);
+  const problem full = problem_at(1.0);
+  EXPECT_LE(lower(full, plan_hints(hint_strategy_named(GetParam()), full)).peak_device_bytes, full.budget);
 }
 
 // AlexNet's first tensors are no whole number of blocks at this batch: by a twin they would move whole for
@@ -134,7 +134,7 @@ TEST(twins, are_not_for_what_would_move_as_a_whole) {
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure_operators(g);
   const problem p{g, costs, m, footprint_of(g, costs).total / 3, pressure::plan, {}};
-  const memory_plan plan = plan_hints(without_rule(row("twin"), "search"), p);
+  const memory_plan plan = plan_hints(without_rule(hint_strategy_named("twin"), "search"), p);
   int left_managed = 0;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const bool large = g.tensors[t].role == role::activation && bytes_of(g.tensors[t]) > p.budget / 10;
@@ -152,7 +152,7 @@ TEST(early_evictions, keep_the_budget_to_the_block) {
   const byte_count footprint = footprint_of(g, costs).total;
   for (const byte_count percent : {150U, 200U, 220U, 250U}) {
     const problem p{g, costs, m, footprint * 100 / percent, pressure::plan, {}};
-    EXPECT_NO_THROW(lower(p, plan_hints(row("deepum"), p))) << percent;
+    EXPECT_NO_THROW(lower(p, plan_hints(hint_strategy_named("deepum"), p))) << percent;
   }
 }
 

@@ -74,9 +74,9 @@ TEST(races, are_found_where_nobody_waits) {
   const problem p{
       g, costs, on, std::numeric_limits<byte_count>::max(), pressure::plan, complete_knobs(by, {})};
   execution_plan e = lower(p, by.plan(p));
-  EXPECT_EQ(race_in(g, e), std::nullopt);
+  EXPECT_EQ(find_race(g, e), std::nullopt);
   for (step& s : e.steps) s.waits_for.fill(no_step);
-  EXPECT_NE(race_in(g, e), std::nullopt);
+  EXPECT_NE(find_race(g, e), std::nullopt);
 }
 
 void expect_right(const graph& g, const profile& costs, std::uint32_t seed, cuts how) {
@@ -88,7 +88,7 @@ void expect_right(const graph& g, const profile& costs, std::uint32_t seed, cuts
   expect_every_read_finds_its_tensor(g, e);
   expect_operands_apart(g, e);
   expect_aligned_operands(g, e);
-  ASSERT_EQ(race_in(g, e), std::nullopt);
+  ASSERT_EQ(find_race(g, e), std::nullopt);
 }
 
 struct random_plans : ::testing::TestWithParam<std::string> {};

@@ -21,7 +21,7 @@ class random_plan {
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
       plan_.residences.push_back(std::array{residence::device, residence::staged, residence::staged,
                                             residence::staged, residence::managed, residence::twinned,
-                                            residence::host}[below(7)]);
+                                            residence::host}[random_below(7)]);
       // Smaller ones share their blocks with others.
       const bool alone = lasts_[t] != never && bytes_of(g.tensors[t]) >= managed_block;
       if (plan_.residences[t] == residence::twinned && !alone) plan_.residences[t] = residence::managed;
@@ -35,29 +35,29 @@ class random_plan {
 
   memory_plan make() {
     for (op_id o = 0; o < g_.ops.size(); ++o) {
-      for (const tensor_id t : g_.ops[o].in) maybe_again(t, o);
-      run(o);
-      for (tensor_id t = 0; t < g_.tensors.size(); ++t) after(o, t);
+      for (const tensor_id t : g_.ops[o].in) maybe_recompute(t, o);
+      compute_in_parts(o);
+      for (tensor_id t = 0; t < g_.tensors.size(); ++t) maybe_discard_after_last_use(o, t);
     }
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (survives(g_.tensors[t].role) && is_copied(plan_.residences[t])) send_home(t);
+      if (survives(g_.tensors[t].role) && is_copied(plan_.residences[t])) evict_all_boxes(t);
     }
     return plan_;
   }
 
  private:
-  static constexpr std::uint32_t most_ = 8;  // parts along an axis
+  static constexpr std::uint32_t max_parts_ = 8;  // parts along an axis
   static constexpr op_id never = std::numeric_limits<op_id>::max();
 
   // How a copied tensor lies now: boxes that tile it, and which of them are on the device.
-  struct whereabouts {
+  struct tensor_state {
     std::vector<region> boxes;
     std::vector<bool> here;
     bool alive = false;  // has its final value, or the one before an update
     bool updated = false;
   };
 
-  std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(dice_() % n); }
+  std::uint32_t random_below(std::uint32_t n) { return static_cast<std::uint32_t>(dice_() % n); }
 
   std::vector<op_id> last_uses() const {
     std::vector<op_id> last(g_.tensors.size(), never);
@@ -69,10 +69,10 @@ class random_plan {
   }
 
   // Uneven parts of an extent, in order.
-  std::vector<interval> cut(std::int64_t extent, std::uint32_t parts) {
+  std::vector<interval> random_cut(std::int64_t extent, std::uint32_t parts) {
     std::vector<std::int64_t> borders{0, extent};
     for (std::uint32_t p = 1; p < parts; ++p) {
-      borders.push_back(static_cast<std::int64_t>(below(static_cast<std::uint32_t>(extent))));
+      borders.push_back(static_cast<std::int64_t>(random_below(static_cast<std::uint32_t>(extent))));
     }
     std::ranges::sort(borders);
     borders.erase(std::ranges::unique(borders).begin(), borders.end());
@@ -82,12 +82,12 @@ class random_plan {
   }
 
   // Whole, or cut along some of the axes that the operator allows.
-  std::vector<box> parts_of(const op& o) {
+  std::vector<box> random_parts_of(const op& o) {
     std::vector<box> parts{{}};
-    if (below(3) == 0) return parts;
+    if (random_below(3) == 0) return parts;
     const box all = iteration_domain(g_, o);
     for (interval box::* along : {&box::batch, &box::channel, &box::row, &box::reduction}) {
-      if (below(2) == 0 || (how_ == cuts::of_the_batch && along != &box::batch)) continue;
+      if (random_below(2) == 0 || (how_ == cuts::of_the_batch && along != &box::batch)) continue;
       box first;
       first.*along = {0, 1};
       try {
@@ -95,7 +95,7 @@ class random_plan {
       } catch (const std::invalid_argument&) {
         continue;
       }
-      const std::vector<interval> ranges = cut((all.*along).end, 1 + below(most_));
+      const std::vector<interval> ranges = random_cut((all.*along).end, 1 + random_below(max_parts_));
       std::vector<box> finer;
       for (const box& b : parts) {
         for (const interval& i : ranges) {
@@ -104,30 +104,30 @@ class random_plan {
         }
       }
       parts = std::move(finer);
-      if (parts.size() > most_) break;
+      if (parts.size() > max_parts_) break;
     }
     return parts;
   }
 
-  void run(op_id at) {
+  void compute_in_parts(op_id at) {
     const op& o = g_.ops[at];
-    const std::vector<box> parts = parts_of(o);
+    const std::vector<box> parts = random_parts_of(o);
     writing_ = o.out;
     for (const tensor_id t : o.out) {
       if (!is_copied(plan_.residences[t])) continue;
-      send_home(t);
-      if (plan_.residences[t] == residence::staged) lie_as_written(at, t, parts);
+      evict_all_boxes(t);
+      if (plan_.residences[t] == residence::staged) split_as_written(at, t, parts);
     }
     for (const box& part : parts) {
       for (const access& a : accesses_of(g_, o, part)) {
-        if (a.mode != access_mode::write) fetch(a.tensor, a.where);
+        if (a.mode != access_mode::write) prefetch_needed_boxes(a.tensor, a.where);
       }
       plan_.actions.emplace_back(compute{at, part});
       for (const access& a : accesses_of(g_, o, part)) {
-        if (a.mode != access_mode::read) written(a.tensor, a.where);
+        if (a.mode != access_mode::read) mark_written(a.tensor, a.where);
       }
       for (const access& a : accesses_of(g_, o, part)) {
-        if (below(4) == 0) let_go_some(a.tensor, part == parts.back());
+        if (random_below(4) == 0) evict_some_boxes(a.tensor, part == parts.back());
       }
     }
     for (const tensor_id t : o.out) {
@@ -137,8 +137,8 @@ class random_plan {
   }
 
   // From now on in the parts that an operator writes.
-  void lie_as_written(op_id o, tensor_id t, const std::vector<box>& parts) {
-    whereabouts& w = tensors_[t];
+  void split_as_written(op_id o, tensor_id t, const std::vector<box>& parts) {
+    tensor_state& w = tensors_[t];
     w.boxes.clear();
     for (const box& part : parts) {
       for (const access& a : accesses_of(g_, g_.ops[o], part)) {
@@ -150,9 +150,9 @@ class random_plan {
     w.here.assign(w.boxes.size(), false);
   }
 
-  void written(tensor_id t, const region& r) {
+  void mark_written(tensor_id t, const region& r) {
     if (!is_copied(plan_.residences[t])) return;
-    whereabouts& w = tensors_[t];
+    tensor_state& w = tensors_[t];
     for (std::size_t i = 0; i < w.boxes.size(); ++i) {
       if (intersection(w.boxes[i], r)) w.here[i] = true;
     }
@@ -161,16 +161,17 @@ class random_plan {
   box box_in(tensor_id t, const region& r) const { return box_of(g_.tensors[t].shape, r); }
 
   // What of a copied tensor a region needs; of a managed one perhaps.
-  void fetch(tensor_id t, const region& r) {
-    if (plan_.residences[t] == residence::managed && below(3) == 0) {
+  void prefetch_needed_boxes(tensor_id t, const region& r) {
+    if (plan_.residences[t] == residence::managed && random_below(3) == 0) {
       plan_.actions.emplace_back(prefetch{t, box{box_in(t, r).batch, {}, {}, {}}});
     }
     if (!is_copied(plan_.residences[t])) return;
-    whereabouts& w = tensors_[t];
+    tensor_state& w = tensors_[t];
     const bool away = std::ranges::find(w.here, true) == w.here.end();
     // In other parts than those in which it left.
     const bool kept = std::ranges::find(writing_, t) == writing_.end();
-    if (away && kept && w.alive && plan_.residences[t] == residence::staged && below(2) == 0) cut_anew(t);
+    if (away && kept && w.alive && plan_.residences[t] == residence::staged && random_below(2) == 0)
+      split_anew(t);
     for (std::size_t i = 0; i < w.boxes.size(); ++i) {
       if (w.here[i] || !intersection(w.boxes[i], r)) continue;
       plan_.actions.emplace_back(prefetch{t, box_in(t, w.boxes[i])});
@@ -178,23 +179,25 @@ class random_plan {
     }
   }
 
-  std::uint32_t inner() { return how_ == cuts::of_all_axes && below(3) == 0 ? 1 + below(3) : 1; }
+  std::uint32_t random_part_count() {
+    return how_ == cuts::of_all_axes && random_below(3) == 0 ? 1 + random_below(3) : 1;
+  }
 
-  void cut_anew(tensor_id t) {
+  void split_anew(tensor_id t) {
     const dims& shape = g_.tensors[t].shape;
-    whereabouts& w = tensors_[t];
+    tensor_state& w = tensors_[t];
     w.boxes.clear();
-    for (const interval& n : cut(shape.n, 1 + below(most_))) {
-      for (const interval& c : cut(shape.c, inner())) {
-        for (const interval& h : cut(shape.h, inner())) w.boxes.push_back({n, c, h});
+    for (const interval& n : random_cut(shape.n, 1 + random_below(max_parts_))) {
+      for (const interval& c : random_cut(shape.c, random_part_count())) {
+        for (const interval& h : random_cut(shape.h, random_part_count())) w.boxes.push_back({n, c, h});
       }
     }
     w.here.assign(w.boxes.size(), false);
   }
 
   // Parts of sums that are not complete may leave, too.
-  void let_go_some(tensor_id t, bool all_written) {
-    whereabouts& w = tensors_[t];
+  void evict_some_boxes(tensor_id t, bool all_written) {
+    tensor_state& w = tensors_[t];
     if (plan_.residences[t] == residence::managed) {
       plan_.actions.emplace_back(evict{t, {}});
       return;
@@ -202,14 +205,14 @@ class random_plan {
     if (plan_.residences[t] == residence::twinned && !all_written) return;
     if (!is_copied(plan_.residences[t])) return;
     for (std::size_t i = 0; i < w.boxes.size(); ++i) {
-      if (!w.here[i] || below(2) == 0) continue;
+      if (!w.here[i] || random_below(2) == 0) continue;
       plan_.actions.emplace_back(evict{t, box_in(t, w.boxes[i])});
       w.here[i] = false;
     }
   }
 
-  void send_home(tensor_id t) {
-    whereabouts& w = tensors_[t];
+  void evict_all_boxes(tensor_id t) {
+    tensor_state& w = tensors_[t];
     for (std::size_t i = 0; i < w.boxes.size(); ++i) {
       if (w.here[i]) plan_.actions.emplace_back(evict{t, box_in(t, w.boxes[i])});
       w.here[i] = false;
@@ -217,17 +220,17 @@ class random_plan {
   }
 
   // Forgets a value and computes it again from what there still is.
-  void maybe_again(tensor_id t, op_id now) {
+  void maybe_recompute(tensor_id t, op_id now) {
     const op_id o = producer_[t];
-    if (o >= now || below(8) != 0 || !g_.ops[o].is_repeatable || persists(g_.tensors[t].role)) return;
+    if (o >= now || random_below(8) != 0 || !g_.ops[o].is_repeatable || persists(g_.tensors[t].role)) return;
     const auto there = [&](tensor_id x) { return tensors_[x].alive && !tensors_[x].updated; };
     if (!std::ranges::all_of(g_.ops[o].in, there) || !std::ranges::all_of(g_.ops[o].out, there)) return;
-    for (const tensor_id x : g_.ops[o].out) drop(x);
-    run(o);
+    for (const tensor_id x : g_.ops[o].out) discard_value(x);
+    compute_in_parts(o);
   }
 
-  void drop(tensor_id t) {
-    const auto parts = cut(g_.tensors[t].shape.n, 1 + below(3));
+  void discard_value(tensor_id t) {
+    const auto parts = random_cut(g_.tensors[t].shape.n, 1 + random_below(3));
     for (const interval& n : parts) {
       region r = whole_of(g_.tensors[t].shape);
       r.batch = n;
@@ -240,16 +243,16 @@ class random_plan {
     tensors_[t].alive = false;
   }
 
-  void after(op_id o, tensor_id t) {
+  void maybe_discard_after_last_use(op_id o, tensor_id t) {
     if (lasts_[t] != o || survives(g_.tensors[t].role) || !tensors_[t].alive) return;
-    if (below(2) == 0) drop(t);
+    if (random_below(2) == 0) discard_value(t);
   }
 
   const graph& g_;
   std::mt19937 dice_;
   cuts how_;
   memory_plan plan_;
-  std::vector<whereabouts> tensors_;
+  std::vector<tensor_state> tensors_;
   std::vector<op_id> lasts_, producer_;
   std::vector<tensor_id> writing_;  // by the operator that is computed
 };

@@ -168,7 +168,7 @@ bool every_strategy::solves(const strategy& by, const problem& p) {
     constexpr byte_count most_rows = 20'000;  // replaying more takes seconds; random plans have such copies
     if (p.evicted_by == pressure::plan && copied_rows(e) <= most_rows) {
       expect_every_read_finds_its_tensor(g, e);
-      EXPECT_EQ(race_in(g, e), std::nullopt);
+      EXPECT_EQ(find_race(g, e), std::nullopt);
     }
     const execution run = sim->execute(g, e, {2, false, false});
     for (const trace& t : run.iterations) EXPECT_GE(t.duration, compute_time(costs));

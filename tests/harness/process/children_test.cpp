@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-child_report run(const child_job& job, std::chrono::seconds deadline = 1h) {
+child_report run_job(const child_job& job, std::chrono::seconds deadline = 1h) {
   signal_watch signals;
   child_pool pool(signals);
   pool.start(7, job, {deadline});
@@ -30,7 +30,7 @@ child_report run(const child_job& job, std::chrono::seconds deadline = 1h) {
   return report.value_or(child_report{});
 }
 
-child_job says(const std::string& text) {
+child_job job_that_prints(const std::string& text) {
   return [text] {
     std::cout << text;
     return 0;
@@ -44,7 +44,7 @@ int hang() {
 }
 
 // A process that nobody has waited for yet does not run any more.
-bool runs(pid_t process) {
+bool is_running(pid_t process) {
   std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
   std::string number, name, state;
   return stat >> number >> name >> state && state != "Z" && state != "X";
@@ -52,7 +52,7 @@ bool runs(pid_t process) {
 
 TEST(Child, GivesItsOutput) {
   const std::string much(1'000'000, 'x');  // more than any pipe holds
-  const child_report report = run(says(much));
+  const child_report report = run_job(job_that_prints(much));
   EXPECT_EQ(report.id, 7U);
   EXPECT_EQ(report.exit_code, 0);
   EXPECT_EQ(report.output, much);
@@ -62,7 +62,7 @@ TEST(Child, GivesItsOutput) {
 TEST(Child, StartsAfresh) {
   std::fputs("not for the child\n", stdout);
   const int mine = open("/dev/null", O_RDONLY | O_CLOEXEC), everybodys = open("/dev/null", O_RDONLY);
-  const child_report report = run([&] {
+  const child_report report = run_job([&] {
     struct sigaction pipe{};
     sigaction(SIGPIPE, nullptr, &pipe);
     sigset_t held;
@@ -78,14 +78,14 @@ TEST(Child, StartsAfresh) {
 }
 
 TEST(Child, WhatItThrowsIsItsLastWord) {
-  const child_report report = run([]() -> int { throw std::runtime_error("it broke"); });
+  const child_report report = run_job([]() -> int { throw std::runtime_error("it broke"); });
   EXPECT_EQ(report.exit_code, 1);
   EXPECT_EQ(report.error_tail, "umbench: it broke\n");
-  EXPECT_EQ(run([] { return 3; }).exit_code, 3);
+  EXPECT_EQ(run_job([] { return 3; }).exit_code, 3);
 }
 
 TEST(Child, ASignalIsReportedWithTheLastWords) {
-  const child_report report = run([]() -> int {
+  const child_report report = run_job([]() -> int {
     std::cerr << std::string(10'000, '.') << "last words" << std::flush;
     std::abort();
   });
@@ -98,12 +98,12 @@ TEST(Child, ASignalIsReportedWithTheLastWords) {
 TEST(Child, TheDeadlineKillsItAndItsOwnChildren) {
   child_report report;
   for (auto deadline = 1s; report.output.empty(); deadline *= 2) {  // a slow machine needs longer to begin
-    report = run(hang, deadline);
+    report = run_job(hang, deadline);
     EXPECT_TRUE(report.has_timed_out);
     EXPECT_FALSE(report.is_stuck);
   }
   const pid_t grandchild = std::stoi(report.output);
-  while (runs(grandchild)) std::this_thread::sleep_for(50ms);
+  while (is_running(grandchild)) std::this_thread::sleep_for(50ms);
 }
 
 TEST(Child, AStopSignalEndsTheWait) {
@@ -120,7 +120,7 @@ TEST(Child, AStopSignalEndsTheWait) {
 TEST(Child, SeveralRunAtATime) {
   signal_watch signals;
   child_pool pool(signals);
-  for (std::size_t id = 0; id < 8; ++id) pool.start(id, says(std::to_string(id)), {3600s});
+  for (std::size_t id = 0; id < 8; ++id) pool.start(id, job_that_prints(std::to_string(id)), {3600s});
   std::size_t ended = 0;
   while (const auto report = pool.wait()) {
     EXPECT_EQ(report->output, std::to_string(report->id));
@@ -130,7 +130,7 @@ TEST(Child, SeveralRunAtATime) {
 }
 
 TEST(Child, IsTakenBeforeItsParentWhenMemoryRunsOut) {
-  const child_report report = run([] {
+  const child_report report = run_job([] {
     std::cout << std::ifstream("/proc/self/oom_score_adj").rdbuf();
     return 0;
   });

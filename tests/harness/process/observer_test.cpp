@@ -56,23 +56,23 @@ TEST(Nvml, SaysWhyItIsNotThere) {
   EXPECT_EQ(nvml_refusal(bus_id, "libm.so.6"), "no NVML: libm.so.6 lacks nvmlInit_v2");
 }
 
-void burn(std::clock_t ticks) {
+void use_cpu_for(std::clock_t ticks) {
   for (const std::clock_t end = std::clock() + ticks; std::clock() < end;) {
   }
 }
 
 // As an executor calls it: each iteration, then the further ones.
-observation watched(observer seen, std::uint32_t iterations, std::uint32_t further) {
+observation observe_iterations(observer seen, std::uint32_t iterations, std::uint32_t further) {
   for (std::uint32_t done = 0; done <= iterations; ++done) seen.on_iterations_done(done);
-  burn(CLOCKS_PER_SEC / 50);  // digests, not counted
+  use_cpu_for(CLOCKS_PER_SEC / 50);  // digests, not counted
   seen.on_iterations_done(iterations);
-  burn(CLOCKS_PER_SEC / 20);
+  use_cpu_for(CLOCKS_PER_SEC / 20);
   seen.on_iterations_done(iterations + further);
   return seen.result();
 }
 
 TEST(Observer, AveragesOverTheFurtherIterations) {
-  const observation seen = watched(observer(3, fake_gpu()), 3, 10);
+  const observation seen = observe_iterations(observer(3, fake_gpu()), 3, 10);
   EXPECT_EQ(seen.missing_reason, std::nullopt);
   EXPECT_EQ(seen.before, fake_gpu().state());
   EXPECT_EQ(seen.after, fake_gpu().state());
@@ -82,7 +82,7 @@ TEST(Observer, AveragesOverTheFurtherIterations) {
 }
 
 TEST(Observer, KnowsProcessorTimeWithoutNvml) {
-  const observation seen = watched(observer(1, std::nullopt, "no NVML"), 1, 1);
+  const observation seen = observe_iterations(observer(1, std::nullopt, "no NVML"), 1, 1);
   EXPECT_EQ(seen.missing_reason, "no NVML");
   EXPECT_FALSE(seen.before || seen.after || seen.energy_uj);
   EXPECT_GE(seen.host_cpu, 45'000'000);

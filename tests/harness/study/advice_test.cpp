@@ -12,7 +12,7 @@
 namespace um {
 namespace {
 
-tried_strategy way_taking(const char* strategy, nanoseconds time) {
+tried_strategy strategy_taking(const char* strategy, nanoseconds time) {
   experiment e = sample_experiment();
   e.strategy = strategy;
   tried_strategy t{technique_of(strategy_named(strategy)->row), make_record(complete_cell(e))};
@@ -22,7 +22,7 @@ tried_strategy way_taking(const char* strategy, nanoseconds time) {
 }
 
 memory_advice advice_of(std::vector<tried_strategy> tried) {
-  record in_core = way_taking("device", 1000).result;
+  record in_core = strategy_taking("device", 1000).result;
   return make_advice(std::move(tried), in_core, {});
 }
 
@@ -39,25 +39,25 @@ TEST(Advice, TriesEveryWayUnaskedThoseThatAskLeastFirst) {
 }
 
 TEST(Advice, NamesTheFastestOrWhatAsksLessAtTheSamePrice) {
-  EXPECT_EQ(recommended_strategy(advice_of({way_taking("managed", 5000), way_taking("best", 1100)}))
+  EXPECT_EQ(recommended_strategy(advice_of({strategy_taking("managed", 5000), strategy_taking("best", 1100)}))
                 ->result.strategy,
             "best");
-  EXPECT_EQ(recommended_strategy(advice_of({way_taking("best", 1000), way_taking("managed", 1019)}))
+  EXPECT_EQ(recommended_strategy(advice_of({strategy_taking("best", 1000), strategy_taking("managed", 1019)}))
                 ->result.strategy,
             "managed");
-  EXPECT_EQ(recommended_strategy(advice_of({way_taking("best", 1000), way_taking("managed", 1021)}))
+  EXPECT_EQ(recommended_strategy(advice_of({strategy_taking("best", 1000), strategy_taking("managed", 1021)}))
                 ->result.strategy,
             "best");
-  EXPECT_EQ(
-      recommended_strategy(advice_of({way_taking("best", 0), way_taking("managed", 9000)}))->result.strategy,
-      "managed");
-  EXPECT_EQ(recommended_strategy(advice_of({way_taking("best", 0)})), nullptr);
+  EXPECT_EQ(recommended_strategy(advice_of({strategy_taking("best", 0), strategy_taking("managed", 9000)}))
+                ->result.strategy,
+            "managed");
+  EXPECT_EQ(recommended_strategy(advice_of({strategy_taking("best", 0)})), nullptr);
 }
 
 TEST(Advice, WithoutRoomForInCoreItsOperatorsStandForIt) {
-  record in_core = way_taking("device", 0).result;
+  record in_core = strategy_taking("device", 0).result;
   in_core.compute_time = 500;
-  const memory_advice a = make_advice({way_taking("managed", 1500)}, in_core, {});
+  const memory_advice a = make_advice({strategy_taking("managed", 1500)}, in_core, {});
   EXPECT_EQ(a.in_core_ns, 500);
   EXPECT_FALSE(a.has_in_core_run);
   EXPECT_NE(advice_text(a, "").find("3.00x"), std::string::npos) << advice_text(a, "");
