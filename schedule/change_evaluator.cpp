@@ -213,8 +213,10 @@ void change_evaluator::set_transfers() {
 void change_evaluator::compare_initial_states() {
   for (const tensor_id t : tensors_with_changed_staging_) {
     for (const std::uint32_t x : builder_.gaps_of(t)) enqueue_gap(x);
-    for (part_id p = uses_.first_part[t]; p < uses_.first_part[t + 1]; ++p)
-      compare_state(p, -1, builder_.initial_state(p, (*new_staged_)[t]));
+    for (part_id p = uses_.first_part[t]; p < uses_.first_part[t + 1]; ++p) {
+      const part_state listed = builder_.states().state_after(p, -1);
+      compare_state({p, -1, listed, builder_.initial_state(p, (*new_staged_)[t])}, listed);
+    }
   }
 }
 
@@ -281,27 +283,24 @@ void change_evaluator::rebuild_position(position at) {
   list_.fill_block(change_.blocks[block], made, *new_staged_);
   visited_count_ += 1 + made.size() / 4;
   change_.visited.push_back({at, before, block});
-  for (const auto& [p, was] : states.queried_parts()) compare_state(p, at, was);
+  for (const auto& [p, was, listed] : states.queried_parts())
+    compare_state({p, at, was, states.state_of(p)}, listed);
 }
 
-// Records whether the part's state after a position (-1: at the start) differs from that of the current list.
-// `was`: the state before the position.
-void change_evaluator::compare_state(part_id p, position at, part_state was) {
+// Records a state that differs, or no longer differs, from the current list's. `after` is -1 at the start.
+void change_evaluator::compare_state(const changed_state& x, part_state listed) {
   part_states& states = builder_.states();
-  const part_state is = at < 0 ? was : states.state_of(p), other = states.state_after(p, at);
-  const bool was_pinned = states.is_pinned(p);
-  // In the current list it is the same before and after.
-  if (is == other && !was_pinned) return;
-  state_changes_.push_back({p, at, at < 0 ? other : was, is});
-  const auto bytes = static_cast<std::int64_t>(uses_.parts[p].bytes);
+  if (x.new_state == listed && !states.is_pinned(x.part)) return;
+  state_changes_.push_back(x);
+  const auto bytes = static_cast<std::int64_t>(uses_.parts[x.part].bytes);
   const std::int64_t by =
-      ((is & occupies_memory) != 0 ? bytes : 0) - ((other & occupies_memory) != 0 ? bytes : 0);
-  total_difference_ += by - live_difference_[p];
-  live_difference_[p] = by;
-  if (is == other) return states.unpin(p);
-  if (!was_pinned) pinned_parts_.push_back(p);
-  states.pin(p, is);
-  enqueue(next_dependent(p, at));
+      ((x.new_state & occupies_memory) != 0 ? bytes : 0) - ((listed & occupies_memory) != 0 ? bytes : 0);
+  total_difference_ += by - live_difference_[x.part];
+  live_difference_[x.part] = by;
+  if (x.new_state == listed) return states.unpin(x.part);
+  if (!states.is_pinned(x.part)) pinned_parts_.push_back(x.part);
+  states.pin(x.part, x.new_state);
+  enqueue(next_dependent(x.part, x.after));
 }
 
 void change_evaluator::accept() {

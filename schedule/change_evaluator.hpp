@@ -113,7 +113,7 @@ class change_evaluator {
   void set_transfers();
   void compare_initial_states();
   void rebuild_position(position at);
-  void compare_state(part_id p, position at, part_state was);
+  void compare_state(const changed_state& x, part_state listed);
   void add_unchanged_range(position begin, position end) {
     if (begin < end && total_difference_ != 0) change_.unchanged.push_back({begin, end, total_difference_});
   }

@@ -127,8 +127,9 @@ void state_history::record_change(position at, part_state before, part_state aft
 void part_states::record_query(part_id p) {
   one_part& x = parts_[p];
   x.queried_in_step = current_step_;
-  if (!x.is_pinned) x.current = x.history.state_after(position_ - 1);
-  queried_parts_.push_back({p, x.current});
+  const auto [before, after] = x.history.states_around(position_);
+  if (!x.is_pinned) x.current = before;
+  queried_parts_.push_back({p, x.current, after});
 }
 
 gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, position end) {

@@ -40,16 +40,29 @@ class state_history {
     const std::int32_t next = entry_of(at + 1, 0);
     if (!later_.empty() && later_.front() < next)
       return state_of(*std::prev(std::ranges::lower_bound(later_, next)));
-    std::size_t count = 0;
-    for (const std::int32_t e : first_) count += e < next ? 1 : 0;
+    std::uint32_t count = 0;
+    for (const std::int32_t e : first_) count += e < next ? 1U : 0U;
     return state_of(first_[count - 1]);
+  }
+  // The states before and after a position.
+  std::pair<part_state, part_state> states_around(position at) const {
+    const std::int32_t here = entry_of(at, 0), next = here + states;
+    if (!later_.empty() && later_.front() < next) return {state_after(at - 1), state_after(at)};
+    std::uint32_t before = 0, after = 0;
+    for (const std::int32_t e : first_) {
+      before += e < here ? 1U : 0U;
+      after += e < next ? 1U : 0U;
+    }
+    return {state_of(first_[before - 1]), state_of(first_[after - 1])};
   }
 
  private:
   // A state and the position after which it holds, in one number, so that entries are in order of positions.
   static constexpr std::int32_t states = 8, unused = std::numeric_limits<std::int32_t>::max();
   static constexpr std::int32_t entry_of(position after, part_state s) { return (after + 1) * states + s; }
-  static constexpr part_state state_of(std::int32_t entry) { return static_cast<part_state>(entry % states); }
+  static constexpr part_state state_of(std::int32_t entry) {
+    return static_cast<part_state>(entry & (states - 1));
+  }
 
   std::array<std::int32_t, 8> first_{};  // in order; the first is at -1
   std::vector<std::int32_t> later_;      // those that follow, in order
@@ -66,7 +79,8 @@ class part_states {
   // --- building one position: states come from the history unless they are pinned ---
   struct queried_part {
     part_id part = 0;
-    part_state old_state = 0;
+    part_state old_state = 0;     // state before the step
+    part_state listed_state = 0;  // state after the step's position in the history
   };
   void begin_step(position at) {
     position_ = at;

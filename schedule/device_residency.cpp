@@ -4,34 +4,28 @@
 
 namespace um {
 
-device_residency::device_residency(const event_costs& costs)
-    : costs_(costs),
-      presence_(costs.parts.size(), presence::absent),
-      last_touch_(costs.parts.size()),
-      last_in_place_(costs.parts.size(), no_event) {}
+device_residency::device_residency(const event_costs& costs) : costs_(costs), parts_(costs.parts.size()) {}
 
 byte_count device_residency::replay(std::span<const event> events, const std::vector<bool>& staged) {
   reset(events.size(), staged);
   apply(events);
   const auto count = static_cast<std::uint32_t>(events.size());
   for (part_id p = 0; p < costs_.parts.size(); ++p) {
-    if (presence_[p] != presence::present) continue;
+    if (parts_[p].state != presence::present) continue;
     const planned_part& part = costs_.parts[p];
-    remove_part(p, part.survives && !staged[part.tensor] ? count : last_touch_[p] + 1);
+    remove_part(p, part.survives && !staged[part.tensor] ? count : parts_[p].last_touch + 1);
   }
   return sum_live_bytes(events);
 }
 
 void device_residency::reset(std::size_t events, const std::vector<bool>& staged) {
-  const std::size_t parts = costs_.parts.size();
   live_bytes_.assign(events + 1, 0);
   in_place_outputs_.clear();
-  presence_.assign(parts, presence::absent);
-  last_in_place_.assign(parts, no_event);
+  parts_.assign(costs_.parts.size(), {});
   permanent_bytes_ = 0;
-  for (part_id p = 0; p < parts; ++p) {
+  for (part_id p = 0; p < parts_.size(); ++p) {
     if (!costs_.parts[p].persists || staged[costs_.parts[p].tensor]) continue;
-    presence_[p] = presence::permanent;
+    parts_[p].state = presence::permanent;
     permanent_bytes_ += costs_.parts[p].bytes;
   }
 }
@@ -47,18 +41,27 @@ void device_residency::apply(std::span<const event> events) {
         touch_part(e.subject, i);
         break;
       case event_kind::evict:
-        if (presence_[e.subject] == presence::present) {
-          remove_part(e.subject, i + 1);
-        }
+        if (parts_[e.subject].state == presence::present) remove_part(e.subject, i + 1);
         break;
       case event_kind::discard:
-        if (presence_[e.subject] == presence::present) remove_part(e.subject, last_touch_[e.subject] + 1);
+        if (parts_[e.subject].state == presence::present)
+          remove_part(e.subject, parts_[e.subject].last_touch + 1);
         break;
     }
   }
 }
 
-std::span<const byte_count> device_residency::replay_position(std::span<const event> events) {
+std::span<const byte_count> device_residency::live_bytes_within(
+    std::span<const event> events, const std::vector<bool>& staged,
+    std::span<const part_states::queried_part> touched) {
+  for (const part_states::queried_part& x : touched) {
+    const planned_part& part = costs_.parts[x.part];
+    parts_[x.part].last_in_place = no_event;
+    parts_[x.part].state = part.persists && !staged[part.tensor] ? presence::permanent
+                           : (x.old_state & on_device) != 0      ? presence::present
+                                                                 : presence::absent;
+    parts_[x.part].last_touch = no_event;
+  }
   live_bytes_.assign(events.size() + 1, 0);
   in_place_outputs_.clear();
   permanent_bytes_ = 0;
@@ -70,26 +73,27 @@ std::span<const byte_count> device_residency::replay_position(std::span<const ev
 void device_residency::apply_compute(const event& e, std::uint32_t at) {
   const auto [from, to] = costs_.in_place_parts[e.subject];
   const bool elsewhere = e.is_recompute && !costs_.uses.recompute_touched_parts[e.subject].empty();
-  if (from != to && !elsewhere && presence_[to] == presence::absent && presence_[from] != presence::absent)
-    last_in_place_[from] = at;
+  if (from != to && !elsewhere && parts_[to].state == presence::absent &&
+      parts_[from].state != presence::absent)
+    parts_[from].last_in_place = at;
   for (const touched_part& x : costs_.touches_of(e)) {
-    if (presence_[x.part] != presence::permanent) touch_part(x.part, at);
+    if (parts_[x.part].state != presence::permanent) touch_part(x.part, at);
   }
 }
 
 void device_residency::touch_part(part_id p, std::uint32_t at) {
-  if (presence_[p] == presence::absent) {
-    presence_[p] = presence::present;
+  if (parts_[p].state == presence::absent) {
+    parts_[p].state = presence::present;
     live_bytes_[at] += costs_.parts[p].bytes;
   }
-  last_touch_[p] = at;
+  parts_[p].last_touch = at;
 }
 
 void device_residency::remove_part(part_id p, std::uint32_t end) {
   const byte_count bytes = costs_.parts[p].bytes;
-  presence_[p] = presence::absent;
+  parts_[p].state = presence::absent;
   live_bytes_[end] -= bytes;
-  if (last_in_place_[p] == end - 1) in_place_outputs_.push_back({end - 1, bytes});
+  if (parts_[p].last_in_place == end - 1) in_place_outputs_.push_back({end - 1, bytes});
 }
 
 // Sets live_bytes_ and returns their maximum.

@@ -166,8 +166,7 @@ event_list::event_list(const use_table& uses, event_builder& events, forecaster&
       forecaster_(costs),
       blocks_(uses.order.size()),
       recomputed_before_(uses.order.size()),
-      live_bytes_(uses.order.size()),
-      old_states_(uses.parts.size(), 0) {}
+      live_bytes_(uses.order.size()) {}
 
 void event_list::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged,
                          byte_count budget, std::int64_t max_events) {
@@ -193,7 +192,7 @@ void event_list::rebuild(std::span<const decision> decisions, const std::vector<
     if (totals_.event_count > max_events) return;
     record_recomputes({}, blocks_[i].events, at);
     live[i] = std::move(blocks_[i].live_bytes);
-    for (const auto& [p, was] : states.queried_parts()) {
+    for (const auto& [p, was, listed] : states.queried_parts()) {
       const part_state is = states.state_of(p);
       if (is == was) continue;
       states.record_change(p, at, was, is);
@@ -213,10 +212,9 @@ void event_list::recount_excess(byte_count budget) {
 }
 
 void event_list::fill_block(position_block& b, std::span<const event> made, const std::vector<bool>& staged) {
-  for (const auto& [p, was] : builder_.states().queried_parts()) old_states_[p] = was;
   b.events.assign(made.begin(), made.end());
   const std::span<const byte_count> live =
-      forecaster_.live_bytes_within(b.events, staged, [&](part_id p) { return old_states_[p]; });
+      forecaster_.live_bytes_within(b.events, staged, builder_.states().queried_parts());
   b.live_bytes.assign(live.begin(), live.end());
   b.totals = {};
   b.totals.event_count = static_cast<std::int64_t>(made.size());

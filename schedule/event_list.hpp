@@ -130,7 +130,6 @@ class event_list {
   live_tree live_bytes_;
   list_totals totals_;
   byte_count budget_ = 0;
-  std::vector<part_state> old_states_;  // per part: its state before the position that is being filled
 };
 
 }  // namespace um

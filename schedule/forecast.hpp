@@ -120,10 +120,10 @@ class forecaster {
   bool reads_live_bytes() const { return lanes_.waits() == memory_waits::until_enough; }
 
   // As device_residency::live_bytes_within().
-  template <class Before>
   std::span<const byte_count> live_bytes_within(std::span<const event> events,
-                                                const std::vector<bool>& staged, const Before& before) {
-    return residency_.live_bytes_within(events, staged, before);
+                                                const std::vector<bool>& staged,
+                                                std::span<const part_states::queried_part> touched) {
+    return residency_.live_bytes_within(events, staged, touched);
   }
   // Bytes alive at each event of the last list.
   std::span<const byte_count> live_bytes() const { return residency_.live_bytes(); }

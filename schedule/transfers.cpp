@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -57,10 +58,20 @@ transfer_placer::transfer_placer(const forecaster& costs, const use_table& uses,
 void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<decision>& decisions) {
   const auto start_of = [&](position at) { return start_times_[static_cast<std::size_t>(at)]; };
   swapped_gaps_.clear();
-  for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
-    if (timing[x] == swap_timing::none) continue;
+  const auto add_if_swapped = [&](std::uint32_t x) {
+    if (timing[x] == swap_timing::none) return;
     swapped_gaps_.push_back(x);
     decisions[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
+  };
+  // Most gaps are not swapped, so eight are looked at together.
+  static_assert(sizeof(swap_timing) == 1 && swap_timing::none == swap_timing{});
+  constexpr std::uint32_t together = sizeof(std::uint64_t);
+  const auto count = static_cast<std::uint32_t>(gaps_.size());
+  for (std::uint32_t x = 0; x < count; x += together) {
+    std::uint64_t some = 1;
+    if (x + together <= count) std::memcpy(&some, &timing[x], together);
+    if (some == 0) continue;
+    for (std::uint32_t i = x; i < std::min(x + together, count); ++i) add_if_swapped(i);
   }
   // Places copies in the order of falling deadlines, so each ends at or before the start of the one placed
   // before it.
