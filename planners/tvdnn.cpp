@@ -255,9 +255,9 @@ memory_plan plan_sections(const problem& p, const std::string& name, bool solve_
       if (sections == 1) return std::move(other.plan);
       fits = true;
       if (!best || other.time < best->time) best = std::move(other);
-    } catch (const too_slow&) {
+    } catch (const too_slow& slower) {
       if (sections == 1 || (is_last && !best)) throw;
-      fits = true;
+      fits = fits || slower.fits;
     } catch (const infeasible&) {
       if (is_last && !best) throw;
     }

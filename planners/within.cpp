@@ -77,7 +77,7 @@ memory_plan plan_within(const problem& p, packer how, const std::string& strateg
     try {
       memory_plan plan = make(room);
       const nanoseconds least = time_lower_bound(p, plan);
-      if (is_clearly_slower(least, p.time_to_beat)) throw too_slow(strategy);
+      if (is_clearly_slower(least, p.time_to_beat)) throw too_slow(strategy, false);
       arena = packed_bytes(p, plan, how);
       if (arena <= p.budget && least >= p.time_to_beat) throw too_slow(strategy);
       if (arena <= p.budget) return plan;

@@ -36,8 +36,9 @@ constexpr bool is_clearly_slower(nanoseconds least, nanoseconds time_to_beat) {
 
 // Thrown if no plan of the strategy takes less than problem::time_to_beat.
 struct too_slow : infeasible {
-  explicit too_slow(const std::string& strategy)
-      : infeasible(strategy + " is no faster than what is to beat") {}
+  explicit too_slow(const std::string& strategy, bool fits_budget = true)
+      : infeasible(strategy + " is no faster than what is to beat"), fits(fits_budget) {}
+  bool fits;  // whether the plan that is too slow is known to fit
 };
 
 // `make` returns a plan for that many live bytes or throws infeasible. Reduces `room` by what packing needs
