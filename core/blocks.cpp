@@ -86,11 +86,11 @@ class block_joiner {
       return;
     if (!std::ranges::all_of(old, [&](std::uint32_t l) { return lifetime_at(l).end == now + 1; })) return;
     if (!std::ranges::all_of(fresh, [&](std::uint32_t l) { return lifetime_at(l).begin == now; })) return;
-    if (bytes_in(old) != bytes_in(fresh)) return;
+    if (spanned_bytes(old) != spanned_bytes(fresh)) return;
     place_output_at_input(old, fresh, now);
   }
 
-  byte_count bytes_in(const std::vector<std::uint32_t>& held) const {
+  byte_count spanned_bytes(const std::vector<std::uint32_t>& held) const {
     return lifetime_at(held.back()).first_byte + lifetime_at(held.back()).bytes -
            lifetime_at(held.front()).first_byte;
   }

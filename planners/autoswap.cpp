@@ -55,7 +55,7 @@ class autoswap_planner {
           bytes_of(x) >= smallest_swapped)
         candidates_.push_back(x);
     }
-    std::vector<absence> absences;
+    std::vector<possible_absence> absences;
     for (const std::uint32_t x : candidates_) {
       const nanoseconds copies = forecaster_.copy_time(bytes_of(x), lane::to_host) +
                                  forecaster_.copy_time(bytes_of(x), lane::to_device);
@@ -86,7 +86,7 @@ class autoswap_planner {
       std::ranges::sort(absent);
       if (!chosen.insert(absent).second) continue;
       for (const std::size_t c : absent) w.decisions[candidates_[c]].choice = gap_choice::swap;
-      const std::optional<nanoseconds> time = schedule(w.decisions, limit);
+      const std::optional<nanoseconds> time = schedule_copies(w.decisions, limit);
       if (!time) continue;
       w.time = *time;
       const auto same = [&](const swap_choice& other) { return other.decisions == w.decisions; };
@@ -97,7 +97,7 @@ class autoswap_planner {
 
   // Schedules copies out in the order of last use, and copies in as late as they arrive in time. Returns the
   // time; nothing if the live bytes exceed the limit.
-  std::optional<nanoseconds> schedule(std::vector<decision>& decisions, byte_count limit) {
+  std::optional<nanoseconds> schedule_copies(std::vector<decision>& decisions, byte_count limit) {
     place_transfers(forecaster_, uses_, gaps_, decisions);
     if (time_lower_bound(p_, make_plan(p_.network, uses_, gaps_, decisions)) >= p_.time_to_beat) return {};
     const fit_result found = fit_transfers(p_.network, uses_, gaps_, forecaster_, limit, decisions);

@@ -55,8 +55,8 @@ std::vector<std::uint64_t> work_of_searches(const problem& p) {
   return {normal, 4 * normal};
 }
 
-// Number of splits before those that are coarser than another one.
-std::size_t count_finest(std::span<const batch_split> splits) {
+// Index of the first split that is coarser than another one; all later ones are, too.
+std::size_t first_coarser_split(std::span<const batch_split> splits) {
   return static_cast<std::size_t>(
       std::ranges::count_if(splits, [](const batch_split& x) { return !x.finer_split.has_value(); }));
 }
@@ -76,7 +76,7 @@ class best_search {
         splits_(splits_of(
             p, {same_bits_, by.also_without_swaps, is_tiny_, is_tiny_, !is_tiny_ && !by.also_without_swaps},
             micro_batch_error_)),
-        coarser_begin_(count_finest(splits_)),
+        coarser_begin_(first_coarser_split(splits_)),
         best_time_at_rung_(rungs_.size(), any_time),
         ladder_work_left_(work / 6) {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;

@@ -31,7 +31,7 @@ class ladder_solver {
       : of_(of),
         rungs_(rungs),
         best_so_far_(best_so_far),
-        max_tries_per_class_(most.tries_per_class),
+        max_tries_per_gap_class_(most.tries_per_gap_class),
         is_fine_(rungs.size() > coarse_ratios.size()),
         max_failures_(is_fine_ ? 8 : 1),
         work_limit_(of.work() + most.work),
@@ -75,13 +75,13 @@ class ladder_solver {
 
   // Divides the remaining work among `searches` searches.
   effort effort_per_search(std::size_t searches) const {
-    constexpr std::size_t min_tries_per_class = 4;
+    constexpr std::size_t min_tries_per_gap_class = 4;
     const std::uint64_t work =
         (work_limit_ - std::min(work_limit_, of_.work())) / std::max<std::size_t>(searches, 1);
     // Minimum work (search_space::work) to try one treatment of one gap class.
     constexpr std::uint64_t work_per_try = 200;
     const std::uint64_t tries = work / work_per_try / std::max<std::size_t>(of_.classes().size(), 1);
-    return {std::clamp<std::size_t>(tries, min_tries_per_class, max_tries_per_class_),
+    return {std::clamp<std::size_t>(tries, min_tries_per_gap_class, max_tries_per_gap_class_),
             std::max<std::uint64_t>(work, 1000)};
   }
 
@@ -133,7 +133,7 @@ class ladder_solver {
   search_space& of_;
   std::span<const rung> rungs_;
   std::span<const nanoseconds> best_so_far_;
-  std::size_t max_tries_per_class_;
+  std::size_t max_tries_per_gap_class_;
   bool is_fine_;
   int max_failures_;
   std::uint64_t work_limit_;

@@ -49,7 +49,7 @@ memory_plan in_managed_memory(const graph& g, memory_plan plan, placement_scope 
 // launch takes this much longer. Measured: results/study/README.md.
 constexpr nanoseconds single_launch_time = 3000;
 
-nanoseconds launch_time(const execution_plan& plan) {
+nanoseconds added_launch_time(const execution_plan& plan) {
   const auto alone = [](const step& s) { return s.launch == launch_method::as_operator; };
   return single_launch_time * std::ranges::count_if(plan.steps, alone);
 }
@@ -88,7 +88,7 @@ std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& d
   placed_plan placed{plan.plan(), lower(kept, plan, at).peak_device_bytes, 0};
   if (placed.device_bytes <= p.budget) {
     const execution_plan steps = lower(p, plan, at);
-    placed.time = time_with_copy_price(p, steps, 2) + launch_time(steps);
+    placed.time = time_with_copy_price(p, steps, 2) + added_launch_time(steps);
   }
   return placed;
 }
@@ -118,7 +118,7 @@ std::optional<placed_plan> place_as_decided(problem p, memory_plan plan, byte_co
   const execution_plan steps = lower(p, plan, packers::searched);
   placed_plan placed{std::move(plan), steps.peak_device_bytes, 0};
   if (p.evicted_by == pressure::driver) placed.device_bytes = steps.device_arena_bytes;
-  placed.time = time_with_copy_price(p, steps, 2) + launch_time(steps);
+  placed.time = time_with_copy_price(p, steps, 2) + added_launch_time(steps);
   return placed;
 }
 

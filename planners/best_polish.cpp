@@ -123,8 +123,8 @@ class plan_polisher {
   const placer& place_;
   byte_count budget_;
   placed_decisions current_;
-  std::vector<decision> decisions_;  // of now_
-  nanoseconds forecast_ = 0;         // of now_
+  std::vector<decision> decisions_;  // of current_
+  nanoseconds forecast_ = 0;         // time of decisions_
   std::uint64_t placings_left_;      // number of plans that may still be placed
 };
 

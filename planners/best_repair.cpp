@@ -13,7 +13,7 @@ class plan_repairer {
   plan_repairer(search_space& of, const placer& place, const search_goal& at, const effort_limits& most)
       : place_(place), goal_(at), limits_(most), of_(of), live_limit_(at.live_limit) {
     const std::size_t size = std::max<std::size_t>(of_.classes().size() * of_.uses().order.size(), 1);
-    tries_ = std::clamp(work_for_tries / size, most.min_tries_per_class, most.max_tries_per_class);
+    tries_ = std::clamp(work_for_tries / size, most.min_tries_per_gap_class, most.max_tries_per_gap_class);
   }
 
   repair_result run() {
@@ -171,7 +171,7 @@ std::optional<placed_plan> place_or_repair(search_space& of, const placer& place
                                            const repair_limits& most) {
   byte_count live_limit = rung;
   for (int i = 0; i < most.max_placements; ++i) {
-    if (i > 0) decided = decide_again(of, live_limit, most.by, decided);
+    if (i > 0) decided = decide_again(of, live_limit, most.per_decision, decided);
     if (decided.score.excess > 0 || decided.score.forecast.time >= time_to_beat) return std::nullopt;
     std::optional<placed_plan> placed = place.place_decided(of.plan(decided.treatments), budget);
     if (placed && placed->device_bytes <= budget) return placed;

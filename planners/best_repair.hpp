@@ -9,7 +9,7 @@ namespace um {
 
 // Limits of a search: tries per gap class, number of plans placed, and work.
 struct effort_limits {
-  std::size_t min_tries_per_class = 0, max_tries_per_class = 0;
+  std::size_t min_tries_per_gap_class = 0, max_tries_per_gap_class = 0;
   int max_placements = 0;
   std::uint64_t work = 0;
 };
@@ -37,7 +37,7 @@ repair_result decide_and_place(search_space& of, const placer& place, const sear
 
 struct repair_limits {
   int max_placements = 0;  // maximum number of plans placed
-  effort by;               // of each new decision
+  effort per_decision;     // of each new decision
 };
 
 // Places decisions made for at most `rung` live bytes in a budget of at least `rung` bytes. If packing needs

@@ -19,7 +19,7 @@ using std::string_view_literals::operator""sv;
 
 // Whether the strategy can be a rival. `device` is none, since everything would have to fit; nor are
 // strategies that solve an integer program, which take longer than the search, nor `best` itself.
-bool is_eligible(const strategy& s) {
+bool can_be_rival(const strategy& s) {
   if (s.technique == memory_technique::in_core) return false;
   const bool solves = std::ranges::any_of(s.knobs, [](const knob& k) { return k.name == "nodes"; });
   const bool searches = std::ranges::any_of(s.knobs, [](const knob& k) { return k.name == "copy_us"; });
@@ -64,7 +64,7 @@ struct rival_request {
 std::vector<rival_request> requests_for(std::span<const strategy> rivals, bool same_bits) {
   std::vector<rival_request> all;
   for (const strategy& s : rivals) {
-    if (!is_eligible(s) || (same_bits && !s.is_bit_exact)) continue;
+    if (!can_be_rival(s) || (same_bits && !s.is_bit_exact)) continue;
     for (knob_values& knobs : knobs_for(s)) all.push_back({&s, std::move(knobs)});
   }
   return all;

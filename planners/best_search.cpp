@@ -52,7 +52,7 @@ evaluation with_min_time(evaluation e) {
   return e;
 }
 
-bool copies(const evaluation& e) {
+bool has_copies(const evaluation& e) {
   return e.forecast.copy_count > 0;
 }
 
@@ -107,7 +107,7 @@ std::vector<treatment> swap_parameters(const search_space& of, const std::vector
   return treatments;
 }
 
-std::vector<std::size_t> recomputable(const search_space& of, std::vector<std::size_t> classes) {
+std::vector<std::size_t> recomputable_classes(const search_space& of, std::vector<std::size_t> classes) {
   std::erase_if(classes, [&](std::size_t c) { return !of.classes()[c].is_recomputable; });
   return classes;
 }
@@ -187,7 +187,7 @@ class decision_search {
   // rank.
   void fit_budget(bool may_swap, bool just_enough) {
     while (current_.score.excess > 0 && std::isfinite(current_.score.excess) && !has_spent_its_work() &&
-           (free_many(may_swap, just_enough) || lower_peak(may_swap, just_enough))) {
+           (free_many_classes(may_swap, just_enough) || lower_peak(may_swap, just_enough))) {
     }
     if (!current_.score.has_time)
       space_.add_time(current_.score = space_.memory_of(current_.treatments, budget_));
@@ -202,7 +202,8 @@ class decision_search {
       better = false;
       for (std::size_t c = 0; c < current_.treatments.size() && !has_spent_its_work(); ++c) {
         for (const treatment how : drawn_treatments) {
-          if (current_.treatments[c] == treatment::keep && !(all && is_large(c) && copies(current_.score)))
+          if (current_.treatments[c] == treatment::keep &&
+              !(all && is_large(c) && has_copies(current_.score)))
             break;
           better = try_treatment(c, how) || better;
         }
@@ -213,7 +214,7 @@ class decision_search {
   }
 
   // Exchanges a large class that is not kept with a large kept one, if that is faster.
-  void exchange_large() {
+  void exchange_large_classes() {
     const auto [freed, kept] = largest_freed_and_kept(space_, large_, current_.treatments);
     for (const std::size_t c : freed) {
       for (const std::size_t other : kept) {
@@ -261,8 +262,8 @@ class decision_search {
   // Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983). Decisions may exceed the budget at a penalty,
   // which rises while they do and falls while they do not. Temperatures are in units of the operators' time
   // divided by the number of classes that it changes. Random numbers depend on `round` alone.
-  void anneal(std::size_t tries_per_class, double temperature, bool may_swap, std::uint32_t round = 0) {
-    const std::vector<std::size_t> changed = waits_counted_ ? large_ : recomputable(space_, large_);
+  void anneal(std::size_t tries_per_gap_class, double temperature, bool may_swap, std::uint32_t round = 0) {
+    const std::vector<std::size_t> changed = waits_counted_ ? large_ : recomputable_classes(space_, large_);
     if (changed.empty()) return;
     std::mt19937 dice{1 + round};
     move_proposer next(space_, changed, may_swap);
@@ -271,7 +272,7 @@ class decision_search {
     double price = first_price * computing / static_cast<double>(budget_);
     const double least_price = price / 5, most_price = price * 200;
     solution best = current_;
-    const std::size_t tries = tries_per_class * changed.size();
+    const std::size_t tries = tries_per_gap_class * changed.size();
     const double rate = std::min(60 / static_cast<double>(tries), 0.01);
     for (std::size_t i = 0; i < tries && !is_good_enough(best.score) && !has_spent_its_work(); ++i) {
       const double done = static_cast<double>(i) / static_cast<double>(tries);
@@ -347,7 +348,7 @@ class decision_search {
 
   // In large networks, frees many candidates at once, untested. Recomputed ones may need each other
   // (recurrent networks), so a second attempt takes swaps alone.
-  bool free_many(bool may_swap, bool just_enough) {
+  bool free_many_classes(bool may_swap, bool just_enough) {
     constexpr std::size_t many = 96;  // with fewer candidates, freeing one by one takes less than a second
     if (!is_large_network()) return false;
     std::vector<candidate> all = candidates(may_swap && space_.may_swap(), just_enough);
@@ -421,7 +422,7 @@ std::optional<solution> decide_recomputations(const search_space& of, decision_s
                                               const std::vector<treatment>& from, const solution& to_beat,
                                               std::uint64_t work) {
   constexpr std::uint32_t rounds = 20;
-  constexpr std::size_t tries_per_class = 30;
+  constexpr std::size_t tries_per_gap_class = 30;
   s.set_waits_counted(false);
   s.start_from(swap_parameters(of, s.large(), from));
   const solution first = s.current();
@@ -438,7 +439,7 @@ std::optional<solution> decide_recomputations(const search_space& of, decision_s
     } else {
       s.start_from(first.treatments);
     }
-    s.anneal(tries_per_class, mild, false, round);
+    s.anneal(tries_per_gap_class, mild, false, round);
     pool.push_back(s.current());
     if (is_better(s.current().score, best.score)) best = s.current();
   }
@@ -458,11 +459,11 @@ solution polish_in_both_orders(decision_search& s, const solution& from, std::ui
   s.set_work_limit(work / 2);
   s.improve_one_by_one(true);
   if (s.is_good_enough(from.score)) return s.current();
-  s.exchange_large();
+  s.exchange_large_classes();
   solution improved_first = s.current();
   s.start_from(from.treatments);
   s.set_work_limit(work / 2);
-  s.exchange_large();
+  s.exchange_large_classes();
   s.improve_one_by_one(true);
   return is_better(improved_first.score, s.current().score) ? improved_first : s.current();
 }
@@ -477,7 +478,7 @@ bool is_promising(const evaluation& best, nanoseconds time_to_beat) {
 
 solution decide(search_space& of, byte_count budget, const effort& by) {
   decision_search s(of, budget, by.work);
-  const std::size_t tries_per_class = by.tries_per_class;
+  const std::size_t tries_per_gap_class = by.tries_per_gap_class;
   std::optional<solution> best, swapless;
   const auto better = [](const solution& a, const std::optional<solution>& b) {
     return !b || is_better(a.score, b->score);
@@ -515,7 +516,7 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   const bool has_few = of.classes().size() < few_classes_limit;
   const std::size_t most = has_few ? 2000 : 440;
   const std::size_t in_all =
-      std::min(std::max<std::size_t>(tries_per_class / worth_more, 1) * tries_per_class, most);
+      std::min(std::max<std::size_t>(tries_per_gap_class / worth_more, 1) * tries_per_gap_class, most);
   const std::size_t rounds = std::max<std::size_t>(in_all / tries_of_round, 1), each = in_all / rounds;
   const solution first = *best;
   std::vector<solution> pool;
@@ -549,7 +550,7 @@ solution decide_again(search_space& of, byte_count budget, const effort& by, con
   s.fit_budget(true, true);
   solution little_changed = s.current();
   s.start_from(from.treatments);
-  s.anneal(by.tries_per_class, lukewarm, true);
+  s.anneal(by.tries_per_gap_class, lukewarm, true);
   return is_better(little_changed.score, s.current().score) ? little_changed : s.current();
 }
 
@@ -560,7 +561,7 @@ solution recompute_more(search_space& of, byte_count budget, const effort& by, c
   solution best = s.current();
   if (best.score.excess > 0 || s.is_good_enough(best.score)) return best;
   s.set_work_limit(by.work);
-  s.anneal(by.tries_per_class, warm, false);
+  s.anneal(by.tries_per_gap_class, warm, false);
   s.improve_one_by_one(false);
   return is_better(best.score, s.current().score) ? best : s.current();
 }
@@ -572,12 +573,12 @@ solution keep_more(search_space& of, byte_count budget, const effort& by, const 
   solution best = s.current();
   if (s.is_good_enough(best.score)) return best;
   s.set_work_limit(by.work / 2);
-  s.anneal(by.tries_per_class, warm, true, 1);
+  s.anneal(by.tries_per_gap_class, warm, true, 1);
   s.improve_one_by_one(true);
   if (is_better(s.current().score, best.score)) best = s.current();
   s.start_from(best.treatments);
   s.set_work_limit(by.work / 4);
-  s.exchange_large();
+  s.exchange_large_classes();
   return is_better(best.score, s.current().score) ? best : s.current();
 }
 

@@ -18,7 +18,7 @@ struct solution {
 // Limits of a search: tries per gap class, and work in all (search_space::work). decide() gives up early if
 // its decisions are not likely to become faster than `time_to_beat`.
 struct effort {
-  std::size_t tries_per_class = 0;
+  std::size_t tries_per_gap_class = 0;
   std::uint64_t work = 0;
   nanoseconds time_to_beat = any_time;
 };

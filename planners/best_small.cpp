@@ -41,7 +41,7 @@ class rung_searcher {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
     std::size_t computes = 0;
     for (const batch_split& x : splits) {
-      if (x.may_swap && x.waits == memory_waits::for_all) computes += make_order(p.network, x.by).size();
+      if (x.may_swap && x.waits == memory_waits::for_all) computes += make_order(p.network, x.loops).size();
     }
     searches_all_rungs_ = computes <= max_computes;
     split_stride_ = searches_all_rungs_ ? 1 + computes / computes_per_stride : 1;
@@ -76,13 +76,13 @@ class rung_searcher {
   // Solves the ladder for each split, or improves the solutions. Later splits get the work that one split
   // leaves.
   void solve_ladders(std::uint64_t left, bool again) {
-    constexpr std::size_t max_tries_per_class = 300;
+    constexpr std::size_t max_tries_per_gap_class = 300;
     std::array<times, 2> best_at{best_forecasts_, best_forecasts_};  // one for each value of memory_waits
-    for (std::size_t s = 0; s < splits_.size() && again; ++s) lower_times(best_at, s);
+    for (std::size_t s = 0; s < splits_.size() && again; ++s) update_best_forecasts(best_at, s);
     for (std::size_t s = 0; s < splits_.size(); ++s) {
       search_space& of = spaces_.of(s);
       const auto begun = of.work();
-      const effort most{max_tries_per_class, left / std::min<std::size_t>(splits_.size() - s, 3)};
+      const effort most{max_tries_per_gap_class, left / std::min<std::size_t>(splits_.size() - s, 3)};
       const times& so_far = best_at.at(static_cast<std::size_t>(splits_[s].waits));
       if (again) {
         improve_ladder(of, rungs_, so_far, most, solutions_[s]);
@@ -90,13 +90,13 @@ class rung_searcher {
         solutions_[s] = solve_ladder(of, rungs_, so_far, most);
       }
       left -= std::min(left, of.work() - begun);
-      lower_times(best_at, s);
+      update_best_forecasts(best_at, s);
     }
     for (std::size_t j = 0; j < rungs_.size(); ++j)
       best_forecasts_[j] = std::min(best_at[0][j], best_at[1][j]);
   }
 
-  void lower_times(std::array<times, 2>& best_at, std::size_t split) const {
+  void update_best_forecasts(std::array<times, 2>& best_at, std::size_t split) const {
     times& at = best_at.at(static_cast<std::size_t>(splits_[split].waits));
     for (std::size_t j = 0; j < rungs_.size(); ++j) {
       if (solutions_[split][j]) at[j] = std::min(at[j], solutions_[split][j]->score.forecast.time);

@@ -38,7 +38,7 @@ class split_spaces {
 
   void make(std::size_t split) {
     const batch_split& x = splits_[split];
-    std::vector<compute> order = make_order(p_.network, x.by);
+    std::vector<compute> order = make_order(p_.network, x.loops);
     computes_ += order.size();
     if (order.size() > max_computes_per_space || computes_ > max_computes_kept) {
       for (auto& kept : spaces_) kept.reset();

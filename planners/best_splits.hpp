@@ -14,7 +14,7 @@
 namespace um {
 
 struct batch_split {
-  loop_nest by;                                // which operators loop over how many parts of the batch
+  loop_nest loops;                             // which operators loop over how many parts of the batch
   bool may_swap = true;                        // tensors may be swapped
   memory_waits waits = memory_waits::for_all;  // the waits that forecasts assume
   bool depends_on_budget = false;              // its regions depend on the budget
@@ -31,7 +31,8 @@ struct split_request {
   bool also_without_swaps = false;  // each split also without swaps
   bool with_both_waits = false;     // each split also with memory_waits::until_enough
   bool budget_independent = false;  // only splits that do not depend on the budget
-  // Appends each split with regions again in half as many parts. Not with also_without_swaps or with_both_waits.
+  // Appends each split with regions again in half as many parts. Not with also_without_swaps or
+  // with_both_waits.
   bool also_coarser = false;
 };
 std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why);

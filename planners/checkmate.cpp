@@ -35,7 +35,7 @@ class checkmate_planner {
     while (current_.summed_excess > 0) {
       if (!lower_peak()) throw infeasible(budget_too_small_text(p_, "checkmate", current_.peak));
     }
-    restore_fitting();
+    keep_fitting_maps_again();
     return label_evaluator_.plan(decisions_);
   }
 
@@ -141,7 +141,7 @@ class checkmate_planner {
   }
 
   // Keeps dropped maps again where the budget allows, the longest recomputation first.
-  void restore_fitting() {
+  void keep_fitting_maps_again() {
     std::vector<std::size_t> dropped;
     for (std::size_t m = 0; m < retentions_.size(); ++m) {
       if (retentions_[m] != retention::keep) dropped.push_back(m);

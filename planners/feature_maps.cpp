@@ -70,13 +70,12 @@ std::vector<decision> label_evaluator::decisions_for(const std::vector<gap_choic
 
 label_evaluator::outcome label_evaluator::place(std::vector<decision> decisions, byte_count room) {
   outcome o;
-  o.room = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
-  if (o.room.peak <= room) {
+  o.fit = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
+  if (o.fit.peak <= room) {
     const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions);
     const std::span<const event> events = builder_.build(decisions, staged);
     o.events.assign(events.begin(), events.end());
-    o.predicted =
-        o.room.last_forecast ? *o.room.last_forecast : forecaster_.forecast_memory(o.events, staged);
+    o.predicted = o.fit.last_forecast ? *o.fit.last_forecast : forecaster_.forecast_memory(o.events, staged);
     forecaster_.add_time(o.events, staged, o.predicted);
   }
   o.decisions = std::move(decisions);

@@ -48,11 +48,11 @@ class label_evaluator {
 
   struct outcome {
     prediction predicted;  // the forecast
-    fit_result room;       // memory of the decisions and their transfers
+    fit_result fit;        // memory of the decisions and their transfers
     std::vector<decision> decisions;
     std::vector<event> events;
   };
-  // Fits the decisions into `room`. If they need more, only `room` and `decisions` of the outcome are set.
+  // Fits the decisions into `room`. If they need more, only `fit` and `decisions` of the outcome are set.
   outcome place(std::vector<decision> decisions, byte_count room);
   outcome place(const std::vector<gap_choice>& labels, return_timing when, byte_count room) {
     return place(decisions_for(labels, when), room);

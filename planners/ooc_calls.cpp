@@ -161,7 +161,7 @@ bool can_cut_rows(const graph& g, const ooc_call& call) {
 
 }  // namespace
 
-nanoseconds forward_time(const forward_part& t, const division& d) {
+nanoseconds forward_time(const forward_part_times& t, const division& d) {
   const std::uint64_t parts = std::uint64_t{d.n} * d.yc * d.h;
   const std::uint64_t sums = d.xc;
   const nanoseconds inner = t.pre + t.conv + repeated_time(sums - 1, std::max(t.pre, t.conv));
@@ -170,7 +170,7 @@ nanoseconds forward_time(const forward_part& t, const division& d) {
   return repeated_time(parts * sums, t.pre) + t.conv_last + t.off_last;
 }
 
-nanoseconds backward_time(const backward_part& t, const division& d) {
+nanoseconds backward_time(const backward_part_times& t, const division& d) {
   const std::uint64_t outer = std::uint64_t{d.n} * d.xc * d.h;
   const nanoseconds in =
       repeated_time(outer, t.pre1 + repeated_time(d.yc, t.pre2)) + t.conv_last + t.off1_last + t.off2_last;

@@ -29,17 +29,17 @@ constexpr std::uint64_t parts_of(const division& d) {
 // Times of one part: `pre` copies x and w to the device, `conv` runs the operators, `off` copies y to the
 // host.
 // `_last`: of the last part.
-struct forward_part {
+struct forward_part_times {
   nanoseconds pre = 0, conv = 0, off = 0, conv_last = 0, off_last = 0;
 };
-nanoseconds forward_time(const forward_part& t, const division& d);
+nanoseconds forward_time(const forward_part_times& t, const division& d);
 
 // Times of one part that computes the gradients of x, w and bias. pre1 copies x in, pre2 w, dy, dw and db;
 // off1 copies dw and db out, off2 dx.
-struct backward_part {
+struct backward_part_times {
   nanoseconds pre1 = 0, pre2 = 0, conv = 0, off1 = 0, off2 = 0, conv_last = 0, off1_last = 0, off2_last = 0;
 };
-nanoseconds backward_time(const backward_part& t, const division& d);
+nanoseconds backward_time(const backward_part_times& t, const division& d);
 
 // Time of a share of an operator: `bias` plus the share of the rest of the measured time `whole`.
 nanoseconds part_time(nanoseconds whole, nanoseconds bias, double share);

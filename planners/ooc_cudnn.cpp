@@ -296,7 +296,7 @@ class call_divider {
   std::set<tensor_id> private_tensors_;  // tensors that no other call touches
 };
 
-// --- plans ---
+// --- plans of all calls ---
 
 std::string call_text(const graph& g, const ooc_call& call) {
   std::string text = g.ops[call.begin].name;

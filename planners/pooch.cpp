@@ -64,7 +64,7 @@ class pooch_planner {
   // then all that fit.
   void keep_stalled_maps(byte_count room) {
     const std::vector<std::uint32_t> stalled =
-        label_evaluator_.place(labels_, chosen_return_timing(), room).room.stalled_gaps;
+        label_evaluator_.place(labels_, chosen_return_timing(), room).fit.stalled_gaps;
     for (std::size_t i = stalled.size(); i-- > 0;) {
       const auto m = std::ranges::find(label_evaluator_.maps(), stalled[i], &feature_map::gap) -
                      label_evaluator_.maps().begin();

@@ -68,7 +68,7 @@ memory_plan plan_superneurons(const problem& p) {
           decisions[x].return_before = convolution_before(p, on.uses(), on.gaps()[x].next_use);
       }
       const label_evaluator::outcome placed = on.place(std::move(decisions), room);
-      if (placed.room.peak <= room && placed.predicted.peak <= room) return on.plan(placed, "superneurons");
+      if (placed.fit.peak <= room && placed.predicted.peak <= room) return on.plan(placed, "superneurons");
     }
     throw infeasible(budget_too_small_text(p, "superneurons", on.peak_of(labels)));
   };

@@ -17,8 +17,9 @@ void standardize(std::vector<double>& values) {
   for (double& v : values) v = deviation > 0 ? (v - mean) / deviation : 0;
 }
 
-void remove(std::vector<byte_count>& load, const absence& a) {
-  for (std::size_t step = a.from; step < a.to; ++step) load[step] -= std::min(load[step], a.bytes);
+void remove_absence(std::vector<byte_count>& live_bytes, const possible_absence& a) {
+  for (std::size_t step = a.from; step < a.to; ++step)
+    live_bytes[step] -= std::min(live_bytes[step], a.bytes);
 }
 
 }  // namespace
@@ -37,19 +38,22 @@ std::vector<swap_weights> swap_weight_vectors() {
   return all;
 }
 
-swap_chooser::swap_chooser(std::vector<byte_count> load, std::vector<double> starts,
-                           std::vector<absence> candidates)
-    : live_bytes_(std::move(load)), start_times_(std::move(starts)), candidates_(std::move(candidates)) {
+swap_chooser::swap_chooser(std::vector<byte_count> live_bytes, std::vector<double> starts,
+                           std::vector<possible_absence> candidates)
+    : live_bytes_(std::move(live_bytes)),
+      start_times_(std::move(starts)),
+      candidates_(std::move(candidates)) {
   for (std::size_t s = 0; s < swap_scores && !candidates_.empty(); ++s) {
     scores_[s] = unscaled_scores(static_cast<swap_score>(s));
     standardize(scores_[s]);
   }
 }
 
-std::vector<double> swap_chooser::area_prefix_sums(const std::vector<byte_count>& load) const {
+std::vector<double> swap_chooser::area_prefix_sums(const std::vector<byte_count>& live_bytes) const {
   std::vector<double> sums{0};
-  for (std::size_t i = 0; i < load.size(); ++i)
-    sums.push_back(sums.back() + static_cast<double>(load[i]) * (start_times_[i + 1] - start_times_[i]));
+  for (std::size_t i = 0; i < live_bytes.size(); ++i)
+    sums.push_back(sums.back() +
+                   static_cast<double>(live_bytes[i]) * (start_times_[i + 1] - start_times_[i]));
   return sums;
 }
 
@@ -58,8 +62,8 @@ std::vector<double> swap_chooser::unscaled_scores(swap_score s) const {
   if (s == swap_score::swdoa) return areas_after_removals();
   const std::vector<double> areas = area_prefix_sums(live_bytes_);
   std::vector<double> values;
-  for (const absence& a : candidates_) {
-    const double duration = start_times_[a.to] - start_times_[a.from] - a.copies;
+  for (const possible_absence& a : candidates_) {
+    const double duration = start_times_[a.to] - start_times_[a.from] - a.copy_time;
     const auto bytes = static_cast<double>(a.bytes);
     values.push_back(s == swap_score::wdoa  ? area_of_absence(a, areas)
                      : s == swap_score::doa ? duration
@@ -73,9 +77,9 @@ std::vector<double> swap_chooser::unscaled_scores(swap_score s) const {
 // areas were removed.
 std::vector<double> swap_chooser::areas_after_removals() const {
   std::vector<double> values(candidates_.size(), -1);
-  std::vector<byte_count> load = live_bytes_;
+  std::vector<byte_count> live_bytes = live_bytes_;
   for (std::size_t taken = 0; taken < values.size(); ++taken) {
-    const std::vector<double> areas = area_prefix_sums(load);
+    const std::vector<double> areas = area_prefix_sums(live_bytes);
     std::optional<std::size_t> most;
     for (std::size_t c = 0; c < values.size(); ++c) {
       if (values[c] >= 0) continue;
@@ -83,7 +87,7 @@ std::vector<double> swap_chooser::areas_after_removals() const {
         most = c;
     }
     values[*most] = std::max(0.0, area_of_absence(candidates_[*most], areas));
-    remove(load, candidates_[*most]);
+    remove_absence(live_bytes, candidates_[*most]);
   }
   return values;
 }
@@ -109,7 +113,7 @@ std::vector<std::size_t> swap_chooser::choose(const swap_weights& w, byte_count 
     while (step < live_bytes_.size() && !is_above()) absent += change[++step];
     if (step == live_bytes_.size()) break;
     chosen.push_back(c);
-    const absence& a = candidates_[c];
+    const possible_absence& a = candidates_[c];
     const auto bytes = static_cast<std::int64_t>(a.bytes);
     if (a.to <= step) continue;
     (a.from <= step ? absent : change[a.from]) += bytes;

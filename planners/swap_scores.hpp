@@ -22,32 +22,33 @@ using swap_weights = std::array<double, swap_scores>;
 std::vector<swap_weights> swap_weight_vectors();
 
 // A block and the steps during which it could be off the device.
-struct absence {
+struct possible_absence {
   std::size_t from = 0, to = 0;  // steps [from, to), between two accesses
   byte_count bytes = 0;
-  double copies = 0;  // time of its two copies, out and in
+  double copy_time = 0;  // of both copies, out and in
 };
 
 class swap_chooser {
  public:
-  // `load`: bytes alive at each step without swaps. `starts`: time at which each step begins, and the last
-  // ends.
-  swap_chooser(std::vector<byte_count> load, std::vector<double> starts, std::vector<absence> candidates);
+  // `live_bytes`: bytes alive at each step without swaps. `starts`: time at which each step begins, and the
+  // last ends.
+  swap_chooser(std::vector<byte_count> live_bytes, std::vector<double> starts,
+               std::vector<possible_absence> candidates);
 
   // The candidates to swap: in descending order of score until the peak is within the limit, or all.
   std::vector<std::size_t> choose(const swap_weights& w, byte_count limit) const;
 
  private:
-  double area_of_absence(const absence& a, const std::vector<double>& areas) const {
+  double area_of_absence(const possible_absence& a, const std::vector<double>& areas) const {
     return areas[a.to] - areas[a.from];
   }
-  std::vector<double> area_prefix_sums(const std::vector<byte_count>& load) const;
+  std::vector<double> area_prefix_sums(const std::vector<byte_count>& live_bytes) const;
   std::vector<double> unscaled_scores(swap_score s) const;
   std::vector<double> areas_after_removals() const;
 
   std::vector<byte_count> live_bytes_;
   std::vector<double> start_times_;
-  std::vector<absence> candidates_;
+  std::vector<possible_absence> candidates_;
   std::array<std::vector<double>, swap_scores> scores_;
 };
 

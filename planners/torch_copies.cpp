@@ -5,19 +5,19 @@
 
 namespace um {
 
-std::int64_t torch_copies::ns_of(torch_id tensor) const {
+std::int64_t torch_copies::copy_ns_of(torch_id tensor) const {
   const torch_step& step = orders_.dataflow.step;
   const double bytes = static_cast<double>(orders_.dataflow.at(tensor).bytes);
   return step.copy_latency_ns + static_cast<std::int64_t>(bytes / step.link_bytes_per_ns);
 }
 
-std::int64_t torch_copies::padded_ns_of(torch_id tensor) const {
-  return static_cast<std::int64_t>(safety_factor_ * static_cast<double>(ns_of(tensor)));
+std::int64_t torch_copies::padded_copy_ns_of(torch_id tensor) const {
+  return static_cast<std::int64_t>(safety_factor_ * static_cast<double>(copy_ns_of(tensor)));
 }
 
 std::int64_t torch_copies::kernel_delay_of(torch_id tensor) const {
   return static_cast<std::int64_t>(orders_.dataflow.step.kernel_slowdown *
-                                   static_cast<double>(ns_of(tensor)));
+                                   static_cast<double>(copy_ns_of(tensor)));
 }
 
 void torch_copies::begin_forward() {
@@ -27,8 +27,8 @@ void torch_copies::begin_forward() {
 }
 
 void torch_copies::begin_copy_out(torch_id tensor, std::int64_t now) {
-  free_at_ = std::max(free_at_, now) + ns_of(tensor);
-  padded_free_at_ = std::max(padded_free_at_, now) + padded_ns_of(tensor);
+  free_at_ = std::max(free_at_, now) + copy_ns_of(tensor);
+  padded_free_at_ = std::max(padded_free_at_, now) + padded_copy_ns_of(tensor);
   unfinished_.push_back({tensor, free_at_, padded_free_at_});
 }
 
@@ -49,7 +49,7 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
   std::int64_t padded_end_ns = std::numeric_limits<std::int64_t>::max();
   for (auto each = incoming_.rbegin(); each != incoming_.rend(); ++each) {
     torch_offload& offload = offloads_[each->offload_index];
-    padded_end_ns = std::min(padded_end_ns, starts[each->first_read]) - padded_ns_of(offload.tensor);
+    padded_end_ns = std::min(padded_end_ns, starts[each->first_read]) - padded_copy_ns_of(offload.tensor);
     const auto after = std::upper_bound(
         starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(each->first_read) + 1, padded_end_ns);
     schedule_at(kernels, *each,
@@ -102,7 +102,7 @@ std::vector<torch_id> torch_copies::begin_copies_in(std::size_t t, std::int64_t 
   for (incoming_copy& each : incoming_) {
     if (each.start_kernel != t) continue;
     const torch_id tensor = offloads_[each.offload_index].tensor;
-    free_at_ = std::max(free_at_, now) + ns_of(tensor);
+    free_at_ = std::max(free_at_, now) + copy_ns_of(tensor);
     each.end_ns = free_at_;
     begun.push_back(tensor);
   }

@@ -56,13 +56,13 @@ class torch_copies {
   std::int64_t bytes_of(const incoming_copy& each) const {
     return orders_.dataflow.reserved_bytes(offloads_[each.offload_index].tensor);
   }
-  std::int64_t ns_of(torch_id tensor) const;
-  std::int64_t padded_ns_of(torch_id tensor) const;
+  std::int64_t copy_ns_of(torch_id tensor) const;
+  std::int64_t padded_copy_ns_of(torch_id tensor) const;
 
   const torch_orders& orders_;
-  std::vector<std::size_t> first_read_;
-  std::vector<outgoing_copy> unfinished_;
-  std::vector<incoming_copy> incoming_;
+  std::vector<std::size_t> first_read_;    // per tensor: the first kernel of the backward graph that reads it
+  std::vector<outgoing_copy> unfinished_;  // to the host
+  std::vector<incoming_copy> incoming_;    // to the device
   std::vector<torch_offload> offloads_;
   double safety_factor_ = 1;
   // When the link can begin the next copy; padded: if all copies take safety_factor_ times as long.

@@ -24,7 +24,7 @@ class fusion_groups {
 
  private:
   std::vector<torch_id> parent_, next_member_;  // next_member_: circular list of a group
-  std::vector<std::size_t> size_, first_place_, last_place_, last_search_;
+  std::vector<std::size_t> size_, first_place_, last_place_, last_search_;  // per representative of a group
   std::size_t search_count_ = 0;
   std::vector<torch_id> worklist_;
 };

@@ -54,16 +54,16 @@ class torch_kernels {
   const torch_orders& orders_;
   const torch_dataflow& flow_;
   bool backward_ = false;
-  std::vector<char> runs_, stored_, read_outside_;
+  std::vector<char> runs_, stored_, read_outside_;  // per node
   std::vector<std::vector<torch_id>> reads_,
       shifted_;  // roots that a node reads, itself or through nodes inlined in it
   std::vector<int> inlined_ops_, library_depth_;  // per node: inlined operations; library calls before it
   fusion_groups groups_;
   std::vector<torch_id> last_reader_;
-  std::vector<std::size_t> kernel_of_;
-  std::vector<torch_kernel> kernels_;  // only the first kernel_count_ belong to the current graph
+  std::vector<std::size_t> kernel_of_;  // per node
+  std::vector<torch_kernel> kernels_;   // only the first kernel_count_ belong to the current graph
   std::size_t kernel_count_ = 0;
-  std::vector<std::size_t> kernel_order_;
+  std::vector<std::size_t> kernel_order_;  // indices into kernels_
   std::vector<torch_id> gradients_to_store_;
 };
 

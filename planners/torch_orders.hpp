@@ -47,7 +47,7 @@ struct torch_orders {
   void set_fates(const std::vector<torch_fate>& fates);
 
   const torch_dataflow& dataflow;
-  std::vector<char> is_saved, is_offloaded;
+  std::vector<char> is_saved, is_offloaded;  // per node
   std::vector<torch_id> used_saved, forward, backward;
 
  private:
@@ -56,7 +56,8 @@ struct torch_orders {
   void order_backward();
   void order_forward();
 
-  std::vector<char> needed_, visited_;
+  std::vector<char> needed_,
+      visited_;  // per node: whether the backward graph needs it; whether the search has reached it
   std::vector<torch_id> worklist_;
 };
 

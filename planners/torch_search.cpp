@@ -69,7 +69,7 @@ class torch_search {
   // Lowers the peak from PyTorch's own choice and from the points of checkpointing by parts.
   void descend(const std::vector<torch_id>& pytorch_choice, const std::vector<point>& partwise);
   // Saves time from the points that descend() has reached, then from ones near the best, for about `work`.
-  void reduce_times(std::int64_t work);
+  void reduce_times_from_descents(std::int64_t work);
   torch_plan best_plan();
   std::int64_t evaluations() const { return evaluations_; }
   const point& best() const { return best_; }
@@ -308,7 +308,7 @@ void torch_search::descend(const std::vector<torch_id>& pytorch_choice, const st
   std::sort(descents_.rbegin(), descents_.rend());
 }
 
-void torch_search::reduce_times(std::int64_t work) {
+void torch_search::reduce_times_from_descents(std::int64_t work) {
   const std::int64_t end = std::min(max_work_, model_.work() + work);
   while (model_.work() < end) {
     if (is_reduced_ && !descents_.empty()) {
@@ -354,7 +354,7 @@ torch_plan plan_torch(const torch_step& step, std::int64_t budget,
   bool is_improving = true;
   for (std::int64_t begun = 0; begun < work && is_improving; begun += work_of_round) {
     const torch_search::point before = best().best();
-    run_searches([&](unsigned index) { all[index]->reduce_times(work_of_round); });
+    run_searches([&](unsigned index) { all[index]->reduce_times_from_descents(work_of_round); });
     const torch_search::point& after = best().best();
     is_improving = after.excess > 0 || before.excess > 0 || after.ns < (1 - min_gain) * before.ns;
   }

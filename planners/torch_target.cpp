@@ -139,7 +139,7 @@ torch_plan torch_model::plan() {
     if (recomputed[v]) plan.recomputed.push_back(v);
   }
   std::ranges::sort(plan.saved);
-  plan.offloaded = p.walk.copies();
+  plan.offloaded = p.walk.offloads();
   plan.stored = p.walk.gradients_to_store();
   std::ranges::sort(plan.recomputed);
   plan.estimate = p.estimate;

@@ -30,7 +30,7 @@ class torch_walk {
         last_use_(flow_.root.size()) {}
 
   torch_estimate run_both_passes();
-  const std::vector<torch_offload>& copies() const { return copies_.offloads(); }
+  const std::vector<torch_offload>& offloads() const { return copies_.offloads(); }
   const std::vector<torch_id>& gradients_to_store() const { return backward_kernels_.gradients_to_store(); }
   void set_budget(std::int64_t budget) { budget_ = budget; }
   void set_copy_safety_factor(double times) { copies_.set_copy_safety_factor(times); }
@@ -60,12 +60,12 @@ class torch_walk {
   // the graph.
   std::vector<std::pair<torch_id, bool>> forward_graph_, backward_graph_;
   torch_copies copies_;
-  std::vector<std::size_t> last_use_;
+  std::vector<std::size_t> last_use_;  // per root: the last kernel that uses it
   // Per kernel: its start time; free bytes while it runs; live bytes after it, in this walk and in the
   // previous one; bytes that copies must free after it in addition to the previous walk.
   std::vector<std::int64_t> starts_, free_bytes_, live_after_, previous_live_after_, bytes_to_free_;
   torch_estimate estimate_;
-  std::int64_t live_ = 0;
+  std::int64_t live_ = 0;  // bytes on the device now
   std::size_t kernel_count_ = 0;
 };
 

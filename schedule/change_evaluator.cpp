@@ -76,10 +76,10 @@ std::span<const byte_count> live_bytes_after(event_list& list, const list_change
   return into;
 }
 
-position_live_bytes::live position_live_bytes::live_of(std::span<const event> events,
-                                                       const live_tree::live_at_events& bytes) {
+position_live_bytes::position_maxima position_live_bytes::maxima_of(std::span<const event> events,
+                                                                    const live_tree::live_at_events& bytes) {
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::min() / 2;
-  live most{none, none};
+  position_maxima most{none, none};
   bool is_computed = false;
   for (std::size_t i = 0; i < events.size(); ++i) {
     const event& e = events[i];
@@ -94,30 +94,31 @@ position_live_bytes::live position_live_bytes::live_of(std::span<const event> ev
 void position_live_bytes::accept(const list_change& change) {
   for (const list_change::visited_position& v : change.visited) {
     const event_list::position_block& b = change.blocks[v.block_index];
-    if (!of_list_.empty()) of_list_[static_cast<std::size_t>(v.at)] = live_of(b.events, b.live_bytes);
+    if (!list_maxima_.empty())
+      list_maxima_[static_cast<std::size_t>(v.at)] = maxima_of(b.events, b.live_bytes);
   }
 }
 
-std::span<const byte_count> position_live_bytes::after(event_list& list, const list_change& change,
-                                                       position end) {
-  for (auto at = static_cast<position>(of_list_.size()); at < end; ++at)
-    of_list_.push_back(live_of(list.block_at(at).events, list.live_bytes().live_at(at)));
+std::span<const byte_count> position_live_bytes::maxima_after(event_list& list, const list_change& change,
+                                                              position end) {
+  for (auto at = static_cast<position>(list_maxima_.size()); at < end; ++at)
+    list_maxima_.push_back(maxima_of(list.block_at(at).events, list.live_bytes().live_at(at)));
   const std::span<const std::int64_t> before = list.live_before_each();
-  after_.assign(of_list_.size(), 0);
+  maxima_after_.assign(list_maxima_.size(), 0);
   const auto raise = [&](position at, std::int64_t bytes) {
-    byte_count& most = after_[static_cast<std::size_t>(at)];
+    byte_count& most = maxima_after_[static_cast<std::size_t>(at)];
     most = static_cast<byte_count>(std::max(static_cast<std::int64_t>(most), bytes));
   };
   auto v = change.visited.begin();
   auto u = change.unchanged.begin();
   for (position at = 0; at < end; ++at) {
     const auto i = static_cast<std::size_t>(at);
-    live here = of_list_[i];
+    position_maxima here = list_maxima_[i];
     std::int64_t alive = before[i];
     while (u != change.unchanged.end() && u->end <= at) ++u;
     if (v != change.visited.end() && v->at == at) {
       const event_list::position_block& b = change.blocks[v->block_index];
-      here = live_of(b.events, b.live_bytes);
+      here = maxima_of(b.events, b.live_bytes);
       alive = v->live_before;
       ++v;
     } else if (u != change.unchanged.end() && u->begin <= at) {
@@ -126,7 +127,7 @@ std::span<const byte_count> position_live_bytes::after(event_list& list, const l
     raise(at, alive + here.others);
     raise(std::max(at - 1, 0), alive + here.releasing);
   }
-  return after_;
+  return maxima_after_;
 }
 
 change_evaluator::change_evaluator(const use_table& uses, std::span<const gap> gaps,
@@ -179,7 +180,7 @@ list_totals change_evaluator::evaluate(std::span<const decision> decisions, cons
   new_staged_ = &staged;
   changed_gaps_ = changed;
   done_ = 0;
-  set_transfers();
+  update_transfers();
   compare_initial_states();
   for (const std::uint32_t x : changed) enqueue_gap(x);
   for (position at = 0; (at = pending_positions_.take_first()) >= 0;) {
@@ -193,7 +194,7 @@ list_totals change_evaluator::evaluate(std::span<const decision> decisions, cons
 }
 
 // The builder's index of transfers is that of the new decisions from now on.
-void change_evaluator::set_transfers() {
+void change_evaluator::update_transfers() {
   std::vector<std::uint32_t>& all = gaps_with_other_transfers_;
   const auto before = static_cast<std::ptrdiff_t>(all.size());
   all.insert(all.end(), changed_gaps_.begin(), changed_gaps_.end());
@@ -215,7 +216,7 @@ void change_evaluator::compare_initial_states() {
     for (const std::uint32_t x : builder_.gaps_of(t)) enqueue_gap(x);
     for (part_id p = uses_.first_part[t]; p < uses_.first_part[t + 1]; ++p) {
       const part_state listed = builder_.states().state_after(p, -1);
-      compare_state({p, -1, listed, builder_.initial_state(p, (*new_staged_)[t])}, listed);
+      record_state_difference({p, -1, listed, builder_.initial_state(p, (*new_staged_)[t])}, listed);
     }
   }
 }
@@ -240,7 +241,7 @@ void change_evaluator::enqueue_gap(std::uint32_t x) {
 }
 
 // The first position after `after` whose events may depend on the part's state.
-position change_evaluator::next_dependent(part_id p, position after) const {
+position change_evaluator::next_dependent_position(part_id p, position after) const {
   const auto& uses = uses_.uses_of_part[p];
   const auto use = std::ranges::upper_bound(uses, after, {}, &use::at);
   position next = use == uses.end() ? uses_.end() : use->at;
@@ -284,11 +285,11 @@ void change_evaluator::rebuild_position(position at) {
   visited_count_ += 1 + made.size() / 4;
   change_.visited.push_back({at, before, block});
   for (const auto& [p, was, listed] : states.queried_parts())
-    compare_state({p, at, was, states.state_of(p)}, listed);
+    record_state_difference({p, at, was, states.state_of(p)}, listed);
 }
 
 // Records a state that differs, or no longer differs, from the current list's. `after` is -1 at the start.
-void change_evaluator::compare_state(const changed_state& x, part_state listed) {
+void change_evaluator::record_state_difference(const changed_state& x, part_state listed) {
   part_states& states = builder_.states();
   if (x.new_state == listed && !states.is_pinned(x.part)) return;
   state_changes_.push_back(x);
@@ -300,7 +301,7 @@ void change_evaluator::compare_state(const changed_state& x, part_state listed) 
   if (x.new_state == listed) return states.unpin(x.part);
   if (!states.is_pinned(x.part)) pinned_parts_.push_back(x.part);
   states.pin(x.part, x.new_state);
-  enqueue(next_dependent(x.part, x.after));
+  enqueue(next_dependent_position(x.part, x.after));
 }
 
 void change_evaluator::accept() {

@@ -45,28 +45,28 @@ std::span<const byte_count> live_bytes_after(event_list& list, const list_change
 class position_live_bytes {
  public:
   // Forgets the current list.
-  void clear() { of_list_.clear(); }
+  void clear() { list_maxima_.clear(); }
   // Says that the change is made to the current list.
   void accept(const list_change& change);
   // The maxima of the list after the change. Valid until the next call.
-  std::span<const byte_count> after(event_list& list, const list_change& change, position end);
+  std::span<const byte_count> maxima_after(event_list& list, const list_change& change, position end);
 
  private:
   // Maxima over a position's events, less the bytes alive before the first. `releasing`: over evictions and
   // discards before its compute, which count for the position before. `others`: over its other events.
-  struct live {
+  struct position_maxima {
     std::int64_t releasing = 0, others = 0;
   };
-  static live live_of(std::span<const event> events, const live_tree::live_at_events& bytes);
+  static position_maxima maxima_of(std::span<const event> events, const live_tree::live_at_events& bytes);
 
-  std::vector<live> of_list_;  // per position of the current list; empty until it is asked for
-  std::vector<byte_count> after_;
+  std::vector<position_maxima> list_maxima_;  // per position of the current list; empty until it is asked for
+  std::vector<byte_count> maxima_after_;
 };
 
 // The state of a part around a position of the list that is evaluated.
 struct changed_state {
   part_id part = 0;
-  position after = 0;
+  position after = 0;  // the position after which it has new_state
   part_state old_state = 0, new_state = 0;
 };
 
@@ -98,7 +98,7 @@ class change_evaluator {
   }
   // Bytes alive at each position, as live_at_positions() gets them from these. Takes O(n).
   std::span<const byte_count> new_live_at_positions() {
-    return live_at_positions_.after(list_, change_, uses_.end());
+    return live_at_positions_.maxima_after(list_, change_, uses_.end());
   }
   // Number of positions rebuilt so far, a measure of work; one with many events counts several times.
   std::uint64_t visited_count() const { return visited_count_; }
@@ -108,12 +108,12 @@ class change_evaluator {
   void enqueue(position at) {
     if (done_ <= at && at < uses_.end()) pending_positions_.add(at);
   }
-  position next_dependent(part_id p, position after) const;
+  position next_dependent_position(part_id p, position after) const;
   void enqueue_gap(std::uint32_t x);
-  void set_transfers();
+  void update_transfers();
   void compare_initial_states();
   void rebuild_position(position at);
-  void compare_state(const changed_state& x, part_state listed);
+  void record_state_difference(const changed_state& x, part_state listed);
   void add_unchanged_range(position begin, position end) {
     if (begin < end && total_difference_ != 0) change_.unchanged.push_back({begin, end, total_difference_});
   }

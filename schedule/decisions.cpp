@@ -55,7 +55,7 @@ part_state event_builder::initial_state(part_id p, bool staged) const {
 std::span<const event> event_builder::build(std::span<const decision> decisions,
                                             const std::vector<bool>& staged) {
   set_decisions(decisions, staged);
-  check_decisions();
+  check_recomputes();
   states_.assume_all_known();
   for (part_id p = 0; p < parts_.size(); ++p)
     states_.set_initial(p, initial_state(p, staged[parts_[p].tensor]));
@@ -68,7 +68,7 @@ void event_builder::set_decisions(std::span<const decision> decisions, const std
   change_decisions(decisions, staged, {});
   transfers_.clear();
   for (tensor_id t = 0; t < staged.size(); ++t) {
-    if (staged[t]) std::ranges::for_each(gaps_of(t), [&](std::uint32_t x) { set_transfers(x); });
+    if (staged[t]) std::ranges::for_each(gaps_of(t), [&](std::uint32_t x) { set_transfers_of_gap(x); });
   }
 }
 
@@ -76,7 +76,7 @@ void event_builder::change_decisions(std::span<const decision> decisions, const 
                                      std::span<const std::uint32_t> changed) {
   decisions_ = decisions;
   staged_ = &staged;
-  for (const std::uint32_t x : changed) set_transfers(x);
+  for (const std::uint32_t x : changed) set_transfers_of_gap(x);
 }
 
 std::span<const event> event_builder::build_position(position at) {
@@ -172,7 +172,7 @@ void transfer_index::set(std::uint32_t x, const gap& e, const gap_transfers& m) 
   move(leaving_, was.leave_after, m.leave_after, {0, x, x});
 }
 
-void event_builder::check_decisions() const {
+void event_builder::check_recomputes() const {
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     if (decisions_[x].choice != gap_choice::recompute || gaps_[x].is_recomputable) continue;
     throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[gaps_[x].part].tensor].name +

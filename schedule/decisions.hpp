@@ -252,12 +252,12 @@ class event_builder {
     return {touches_.data() + first_touch_[i], touches_.data() + first_touch_[i + 1]};
   }
   void append_events(position at);
-  void set_transfers(std::uint32_t x) {
+  void set_transfers_of_gap(std::uint32_t x) {
     transfers_.set(
         x, gaps_[x],
         transfers_of_gap(gaps_[x], decisions_[x], (*staged_)[parts_[gaps_[x].part].tensor], uses_.end()));
   }
-  void check_decisions() const;
+  void check_recomputes() const;
   bool is_on_device(part_id p) { return states_.is_on_device(p); }
   void mark_on_device(part_id p) { states_.state_of(p) |= on_device | occupies_memory; }
   void mark_off_device(part_id p) {

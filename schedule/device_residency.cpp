@@ -12,7 +12,7 @@ byte_count device_residency::replay(std::span<const event> events, const std::ve
   const auto count = static_cast<std::uint32_t>(events.size());
   for (part_id p = 0; p < costs_.parts.size(); ++p) {
     if (parts_[p].state != presence::present) continue;
-    const planned_part& part = costs_.parts[p];
+    const part_costs& part = costs_.parts[p];
     remove_part(p, part.survives && !staged[part.tensor] ? count : parts_[p].last_touch + 1);
   }
   return sum_live_bytes(events);
@@ -55,7 +55,7 @@ std::span<const byte_count> device_residency::live_bytes_within(
     std::span<const event> events, const std::vector<bool>& staged,
     std::span<const part_states::queried_part> touched) {
   for (const part_states::queried_part& x : touched) {
-    const planned_part& part = costs_.parts[x.part];
+    const part_costs& part = costs_.parts[x.part];
     parts_[x.part].last_in_place = no_event;
     parts_[x.part].state = part.persists && !staged[part.tensor] ? presence::permanent
                            : (x.old_state & on_device) != 0      ? presence::present

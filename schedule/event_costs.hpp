@@ -15,7 +15,7 @@ namespace um {
 // has one.
 nanoseconds recompute_time(const problem& p, op_id o);
 
-struct planned_part {
+struct part_costs {
   byte_count bytes = 0;
   tensor_id tensor = 0;
   bool persists = false, survives = false;
@@ -32,7 +32,7 @@ struct event_costs {
   std::vector<std::pair<part_id, part_id>> in_place_parts;
   std::vector<touched_part> touches;       // parts touched by all positions, one position after another
   std::vector<std::uint32_t> first_touch;  // per position, and one past the last: index into touches
-  std::vector<planned_part> parts;         // per part
+  std::vector<part_costs> parts;           // per part
 
   // For events of kind `compute` only.
   nanoseconds time_of_compute(const event& e) const {

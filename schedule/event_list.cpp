@@ -103,42 +103,42 @@ std::int64_t live_tree::live_before(position at) const {
   return bytes;
 }
 
-live_summary live_tree::summarize(position begin, position end, std::int64_t more,
+live_summary live_tree::summarize(position begin, position end, std::int64_t added,
                                   std::int64_t budget) const {
   live_summary found{no_bytes, 0};
   if (begin < end)
-    summarize(1, 0, leaf_count_, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), more, budget,
-              found);
+    summarize(1, 0, leaf_count_, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), added,
+              budget, found);
   return found;
 }
 
-// `more`: bytes that the nodes above node k add.
+// `added`: bytes that the nodes above node k add.
 void live_tree::summarize(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
-                          std::int64_t more, std::int64_t budget, live_summary& found) const {
+                          std::int64_t added, std::int64_t budget, live_summary& found) const {
   const node& n = nodes_[k];
   if (n.event_count == 0) return;
   if (begin <= from && to <= end) {
-    if (n.max_live + more <= budget) return merge_summary(found, {n.max_live + more, 0});
-    if (n.min_live + more >= budget) {
-      const std::int64_t beyond = n.sum_live + n.event_count * (more - budget);
-      return merge_summary(found, {n.max_live + more, static_cast<std::uint64_t>(beyond)});
+    if (n.max_live + added <= budget) return merge_summary(found, {n.max_live + added, 0});
+    if (n.min_live + added >= budget) {
+      const std::int64_t beyond = n.sum_live + n.event_count * (added - budget);
+      return merge_summary(found, {n.max_live + added, static_cast<std::uint64_t>(beyond)});
     }
     if (k >= leaf_count_)
       return merge_summary(found,
-                           um::summarize_live(live_at_events_[k - leaf_count_], n.added + more, budget));
+                           um::summarize_live(live_at_events_[k - leaf_count_], n.added + added, budget));
   }
   const std::size_t middle = (from + to) / 2;
-  if (begin < middle) summarize(2 * k, from, middle, begin, end, more + n.added, budget, found);
-  if (end > middle) summarize(2 * k + 1, middle, to, begin, end, more + n.added, budget, found);
+  if (begin < middle) summarize(2 * k, from, middle, begin, end, added + n.added, budget, found);
+  if (end > middle) summarize(2 * k + 1, middle, to, begin, end, added + n.added, budget, found);
 }
 
 position live_tree::first_reaching(std::int64_t bytes) const {
   std::size_t k = 1;
   if (nodes_[1].max_live < bytes) return static_cast<position>(live_at_events_.size());
-  std::int64_t more = 0;
+  std::int64_t added = 0;
   while (k < leaf_count_) {
-    more += nodes_[k].added;
-    k = nodes_[2 * k].max_live + more >= bytes ? 2 * k : 2 * k + 1;
+    added += nodes_[k].added;
+    k = nodes_[2 * k].max_live + added >= bytes ? 2 * k : 2 * k + 1;
   }
   return static_cast<position>(k - leaf_count_);
 }
@@ -190,7 +190,7 @@ void event_list::rebuild(std::span<const decision> decisions, const std::vector<
     fill_block(blocks_[i], made, staged);
     add_to_totals(totals_, blocks_[i].totals);
     if (totals_.event_count > max_events) return;
-    record_recomputes({}, blocks_[i].events, at);
+    replace_recomputes({}, blocks_[i].events, at);
     live[i] = std::move(blocks_[i].live_bytes);
     for (const auto& [p, was, listed] : states.queried_parts()) {
       const part_state is = states.state_of(p);
@@ -238,14 +238,14 @@ void event_list::fill_block(position_block& b, std::span<const event> made, cons
 
 void event_list::exchange_block(position at, position_block& other, std::int64_t before) {
   position_block& mine = blocks_[static_cast<std::size_t>(at)];
-  record_recomputes(mine.events, other.events, at);
+  replace_recomputes(mine.events, other.events, at);
   std::swap(mine.events, other.events);
   std::swap(mine.totals, other.totals);
   live_bytes_.exchange(at, other.live_bytes, before);
 }
 
 // Recomputations before a position are in order, and most of them stay when its events change.
-void event_list::record_recomputes(std::span<const event> old, std::span<const event> now, position at) {
+void event_list::replace_recomputes(std::span<const event> old, std::span<const event> now, position at) {
   const auto find_next = [](std::span<const event>& all) {
     while (!all.empty() && (all.front().kind != event_kind::compute || !all.front().is_recompute))
       all = all.subspan(1);

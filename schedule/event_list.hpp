@@ -38,8 +38,8 @@ class live_tree {
   // Bytes alive before the first event of each position, for all positions. Takes O(n).
   std::span<const std::int64_t> live_before_each();
   const live_at_events& live_at(position p) const { return live_at_events_[static_cast<std::size_t>(p)]; }
-  // Summary of [begin, end), with `more` bytes added to every event.
-  live_summary summarize(position begin, position end, std::int64_t more, std::int64_t budget) const;
+  // Summary of [begin, end), with `added` bytes more at every event.
+  live_summary summarize(position begin, position end, std::int64_t added, std::int64_t budget) const;
   // The first position that reaches this many bytes alive; the number of positions if none does.
   position first_reaching(std::int64_t bytes) const;
 
@@ -56,7 +56,7 @@ class live_tree {
   void add(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
            std::int64_t bytes);
   void summarize(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
-                 std::int64_t more, std::int64_t budget, live_summary& found) const;
+                 std::int64_t added, std::int64_t budget, live_summary& found) const;
 
   std::vector<live_at_events> live_at_events_;
   std::size_t leaf_count_ = 1;             // a power of two
@@ -119,7 +119,7 @@ class event_list {
 
  private:
   // Replaces the recomputations before a position.
-  void record_recomputes(std::span<const event> old, std::span<const event> now, position at);
+  void replace_recomputes(std::span<const event> old, std::span<const event> now, position at);
 
   const use_table& uses_;
   event_builder& builder_;

@@ -22,7 +22,7 @@ class transfer_fitter {
   }
 
   fit_result fit() {
-    reserve_minimum();
+    reserve_minimum_memory();
     if (result_.peak > budget_ || swapped_.empty()) return result_;
     const std::vector<decision> least = decisions_;
     const std::vector<byte_count> live = live_bytes_;
@@ -30,7 +30,7 @@ class transfer_fitter {
     const byte_count room = budget_;
     for (int tries = 0; tries < 4; ++tries) {
       reserve_until_copied();
-      return_early();
+      move_returns_earlier();
       const prediction held = forecast_memory();
       if (held.peak <= room) {
         result_.last_forecast = held;
@@ -51,7 +51,7 @@ class transfer_fitter {
     for (position q = from; q < to; ++q) live_at(q) += bytes_of(x);
   }
 
-  void reserve_minimum() {
+  void reserve_minimum_memory() {
     for (const std::uint32_t x : swapped_)
       decisions_[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
     for (int tries = 0; tries < max_return_attempts && update_live_bytes(); ++tries) {
@@ -80,13 +80,13 @@ class transfer_fitter {
       if (e.is_recompute) result_.recompute_time += forecaster_.compute_time(e);
       if (e.kind == event_kind::prefetch && !fetched[e.subject]) {
         fetched[e.subject] = true;
-        earlier = record_fetch(e.subject, next) || earlier;
+        earlier = move_return_to(e.subject, next) || earlier;
       }
       if (e.kind == event_kind::compute && static_cast<position>(e.subject) == next) ++next;
     }
     return earlier;
   }
-  bool record_fetch(part_id p, position at) {
+  bool move_return_to(part_id p, position at) {
     const auto part = [&](std::uint32_t x) { return gaps_[x].part; };
     for (auto x = std::ranges::lower_bound(swapped_, p, {}, part); x != swapped_.end() && part(*x) == p;
          ++x) {
@@ -137,7 +137,7 @@ class transfer_fitter {
     for (const pending_copy& one : queue) decisions_[one.gap].leave_after = uses_.end() - 1;
   }
 
-  void return_early() {
+  void move_returns_earlier() {
     std::vector<std::uint32_t> coming;
     for (const std::uint32_t x : swapped_) {
       if (gaps_[x].next_use < uses_.end()) coming.push_back(x);

@@ -53,15 +53,15 @@ class lane_simulator {
   // comes to the device.
   struct copied_part {
     std::int32_t computed_in_stay = -1, fetched_in_stay = -1;
-    std::int32_t read = -1, written = -1;     // by computes
-    std::int32_t evicted = -1, fetched = -1;  // by copies that are not skipped
+    std::int32_t read = -1, written = -1;     // last compute that read it; that wrote it
+    std::int32_t evicted = -1, fetched = -1;  // last copy out; last copy in; skipped ones do not count
     bool is_host_copy_valid = false;          // the host copy has the current value
   };
   struct release {  // all memory released up to and by event `event`, and the last events in each lane that
                     // released it
     std::int32_t event = 0;
     byte_count bytes = 0;
-    last_events by{-1, -1, -1};
+    last_events by{-1, -1, -1};  // last releasing event of each lane
   };
   void reset(std::span<const event> events, const std::vector<bool>& staged);
   void add_compute(const event& e, std::int32_t at);
@@ -74,7 +74,7 @@ class lane_simulator {
   void add_step(lane where, lane_step s);
 
   const event_costs& costs_;
-  std::vector<part_id> persisting_;
+  std::vector<part_id> persisting_;  // parts of tensors that persist
   shared_pace pace_;
   memory_waits memory_waits_ = memory_waits::until_enough;
   memory_profile memory_;

@@ -29,11 +29,11 @@ class running_lane {
     return !is_busy_ && next_ != end_ && next_->waits_for[0] < computes && next_->waits_for[1] < fetches &&
            next_->waits_for[2] < evicts;
   }
-  void begin() {
+  void begin_step() {
     is_busy_ = true;
     step_time_left_ = next_->time_alone;
   }
-  void finish() {
+  void finish_step() {
     is_busy_ = false;
     unfinished_time_ -= next_->time_alone;
     ++next_;
@@ -69,7 +69,7 @@ class lane_timer {
   nanoseconds run(nanoseconds max_time) {
     for (;;) {
       for (running_lane* x : {&compute_, &fetch_, &evict_}) {
-        if (can_begin(*x)) x->begin();
+        if (can_begin(*x)) x->begin_step();
       }
       const nanoseconds least =
           time_ + std::max({compute_.remaining(), fetch_.remaining(), evict_.remaining()});
@@ -84,9 +84,9 @@ class lane_timer {
       time_ += passed;
       if (compute_.is_busy()) compute_.advance(passed, full_pace);
       advance_copies(passed);
-      if (compute_wait == passed) compute_.finish();
-      if (fetch_wait == passed) fetch_.finish();
-      if (evict_wait == passed) evict_.finish();
+      if (compute_wait == passed) compute_.finish_step();
+      if (fetch_wait == passed) fetch_.finish_step();
+      if (evict_wait == passed) evict_.finish_step();
     }
   }
 
@@ -108,9 +108,9 @@ class lane_timer {
            std::min(fetch_.time_to_step_end(fetch_pace()), evict_.time_to_step_end(evict_pace()))) {
       time_ += compute_.step_time_left();
       advance_copies(compute_.step_time_left());
-      compute_.finish();
+      compute_.finish_step();
       if (!can_begin(compute_) || can_begin(fetch_) || can_begin(evict_)) return true;
-      compute_.begin();
+      compute_.begin_step();
     }
     return false;
   }

@@ -16,8 +16,8 @@ namespace {
 
 // Splits the operators of a loop into stages. In even stages the operators run part by part, in odd ones
 // whole. An operator that reads a sum over parts, or all of a tensor that is written part by part, is in a
-// later stage. `independent`: the operator depends on no part.
-constexpr int independent = -1;
+// later stage. `needs_no_part`: the operator depends on no part.
+constexpr int needs_no_part = -1;
 
 class stage_builder {
  public:
@@ -27,9 +27,9 @@ class stage_builder {
         loop_(run),
         is_strict_(strict),
         writers_(g.tensors.size()),
-        last_reader_stage_(g.tensors.size(), independent) {
+        last_reader_stage_(g.tensors.size(), needs_no_part) {
     for (op_id o = run.begin; o < run.end; ++o) {
-      placed_op x{o, independent, can_split_batch(g, g.ops[o], run.parts) && run.parts > 1};
+      placed_op x{o, needs_no_part, can_split_batch(g, g.ops[o], run.parts) && run.parts > 1};
       if (deferred[o]) {
         if (strict && x.is_cut) throw_reads_deferred(g.ops[o], deferred);
         continue;
@@ -38,7 +38,7 @@ class stage_builder {
       record_op(x);
       placed_ops_.push_back(x);
     }
-    place_independent();
+    place_ops_without_parts();
   }
 
   std::vector<compute> order() const {
@@ -63,12 +63,12 @@ class stage_builder {
  private:
   struct placed_op {
     op_id op = 0;
-    int stage = independent;
+    int stage = needs_no_part;
     bool is_cut = false;
   };
   struct tensor_writer {  // last writer of a tensor within the loop
     op_id op = 0;
-    int stage = independent;
+    int stage = needs_no_part;
     bool writes_slices = false;  // each part writes its own slice
   };
 
@@ -78,22 +78,22 @@ class stage_builder {
   static bool is_whole_stage(int stage) { return stage % 2 == 1; }
 
   int earliest_stage_of(const placed_op& x) const {
-    int least = independent;
+    int least = needs_no_part;
     const auto wait_for = [&](int stage, bool whole) {
-      if (stage == independent) return;
+      if (stage == needs_no_part) return;
       const bool joins = is_whole_stage(stage) ? !x.is_cut : x.is_cut && !whole;
       least = std::max(least, joins ? stage : is_whole_stage(stage) || !x.is_cut ? stage + 1 : stage + 2);
     };
     const op& o = g_.ops[x.op];
     for (const tensor_id t : o.in) {
       const tensor_writer& from = writers_[t];
-      if (from.stage == independent) continue;
+      if (from.stage == needs_no_part) continue;
       if (is_strict_ && x.is_cut && is_whole_stage(from.stage)) throw_needs_batch(g_.ops[from.op], o);
       wait_for(from.stage, !x.is_cut || !from.writes_slices || !reads_own_slices(x.op, t, from.op));
     }
     // Earlier readers and writers of a tensor precede an operator that writes it again.
     for (const tensor_id t : o.out) wait_for(std::max(writers_[t].stage, last_reader_stage_[t]), true);
-    return x.is_cut && least == independent ? 0 : least;
+    return x.is_cut && least == needs_no_part ? 0 : least;
   }
 
   void record_op(const placed_op& x) {
@@ -128,11 +128,11 @@ class stage_builder {
   }
 
   // Puts operators that depend on no part before the first operator that needs them.
-  void place_independent() {
+  void place_ops_without_parts() {
     std::vector<int> first_reader(g_.tensors.size(), std::numeric_limits<int>::max());
     for (placed_op& x : placed_ops_ | std::views::reverse) {
       const op& o = g_.ops[x.op];
-      if (x.stage == independent) {
+      if (x.stage == needs_no_part) {
         int first = std::numeric_limits<int>::max();
         for (const tensor_id t : o.out) first = std::min(first, first_reader[t]);
         x.stage = first == std::numeric_limits<int>::max() ? 0 : first;

@@ -8,9 +8,9 @@
 namespace um {
 namespace {
 
-using images = std::pair<std::int64_t, std::int64_t>;
+using image_range = std::pair<std::int64_t, std::int64_t>;
 
-images images_of(const region& r) {
+image_range image_range_of(const region& r) {
   return {r.batch.begin, r.batch.end};
 }
 
@@ -29,7 +29,7 @@ void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touc
   for (const std::vector<access>& at : touched) {
     for (const access& a : at) {
       if (cut == part_borders::written && a.mode == access_mode::read) continue;
-      const images r = images_of(a.where);
+      const image_range r = image_range_of(a.where);
       for (const std::int64_t b : {r.first, r.second}) {
         if (b > 0 && b < g.tensors[a.tensor].shape.n) borders[a.tensor].push_back(b);
       }
@@ -64,11 +64,11 @@ bool writes_gradient(const graph& g, const op& o) {
   return std::ranges::any_of(o.out, [&](tensor_id t) { return is_gradient(g.tensors[t].role); });
 }
 
-// Per part: the last position before which it can be recomputed; -1: never. Its operator must be repeatable:
-// it writes nothing that a user reads and accumulates nothing. Each of its inputs must start on the host
-// unchanged, be recomputable, or have later uses: such an input is on the device or the host, since gaps that
-// are not recomputable keep their part there.
-std::vector<position> recomputable_until(const graph& g, const use_table& uses) {
+// Per part: the last position before which the part can be recomputed; -1: never. Its operator must be
+// repeatable: it writes nothing that a user reads and accumulates nothing. Each of its inputs must start on
+// the host unchanged, be recomputable, or have later uses: such an input is on the device or the host, since
+// gaps that are not recomputable keep their part there.
+std::vector<position> recompute_deadlines(const graph& g, const use_table& uses) {
   std::vector<position> again(uses.parts.size(), -1), available(uses.parts.size(), -1);
   std::vector<int> writes(uses.parts.size(), 0);
   const auto use_of = [&](part_id p) { return g.tensors[uses.parts[p].tensor].role; };
@@ -131,7 +131,7 @@ use_table make_use_table(const graph& g, std::vector<compute> order, part_border
   const auto parts_touched = [&](const std::vector<access>& by) {
     std::vector<touched_part> all;
     for (const access& a : by) {
-      const images r = images_of(a.where);
+      const image_range r = image_range_of(a.where);
       for (part_id p = table.first_part[a.tensor]; p < table.first_part[a.tensor + 1]; ++p) {
         if (table.parts[p].begin < r.second && r.first < table.parts[p].end) record_touch(all, p, a.mode);
       }
@@ -164,7 +164,7 @@ box box_of(const graph& g, const tensor_part& part) {
 
 std::vector<gap> find_gaps(const graph& g, const use_table& uses) {
   std::vector<gap> all;
-  const std::vector<position> until = recomputable_until(g, uses);
+  const std::vector<position> until = recompute_deadlines(g, uses);
   for (part_id p = 0; p < uses.parts.size(); ++p) add_gaps_of_part(g, uses, p, until[p], all);
   return all;
 }

@@ -74,8 +74,9 @@ class tuning_run {
     std::size_t done = 0;
     std::optional<double> fastest;
     const auto began = std::chrono::steady_clock::now();
-    const timer time = [&](std::span<const hint_strategy> all,
-                           const std::string& why) -> std::optional<std::vector<std::optional<double>>> {
+    const strategy_timer time =
+        [&](std::span<const hint_strategy> all,
+            const std::string& why) -> std::optional<std::vector<std::optional<double>>> {
       std::vector<cell> what;
       for (const hint_strategy& s : all) what.push_back(make_trial(searched_, s));
       const auto records = runs.run(

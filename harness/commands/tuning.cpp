@@ -226,7 +226,7 @@ std::vector<alternatives> neighbours_of_strategy(const hint_strategy& s) {
 }
 
 search_result search_strategies(std::span<const hint_strategy> starts, std::size_t max_trials,
-                                const timer& time) {
+                                const strategy_timer& time) {
   hill_climber<hint_strategy, double, have_equal_rules> search({neighbours_of_strategy, time, is_improvement},
                                                                max_trials);
   if (search.rate_all(starts, "the strategies to begin with")) {

@@ -28,8 +28,8 @@ using alternatives = neighbours<hint_strategy>;
 std::vector<alternatives> neighbours_of_strategy(const hint_strategy& s);
 
 // Times strategies; the text describes them for users. Returns nothing to stop the search.
-using timer = std::function<std::optional<std::vector<std::optional<double>>>(std::span<const hint_strategy>,
-                                                                              const std::string& why)>;
+using strategy_timer = std::function<std::optional<std::vector<std::optional<double>>>(
+    std::span<const hint_strategy>, const std::string& why)>;
 
 struct search_result {
   std::vector<timed_strategy> timed_strategies;  // fastest first; equal ones in the order of trial
@@ -39,7 +39,7 @@ struct search_result {
 // Times `starts`, then climbs from the fastest ones to better alternatives, until none is better or
 // `max_trials` strategies have been timed. Removes a rule whose absence costs nothing.
 search_result search_strategies(std::span<const hint_strategy> starts, std::size_t max_trials,
-                                const timer& time);
+                                const strategy_timer& time);
 
 // The key without the strategy: "vgg16/b256/train/fused/fp32/x2.00/simulated/sim:h200".
 std::string setting_text(const cell& setting);

@@ -11,7 +11,7 @@ namespace um {
 
 class progress {
  public:
-  // `text`: "planning" prints "umbench: planning, 5 s so far".
+  // `task`: "planning" prints "umbench: planning, 5 s so far".
   explicit progress(std::string task);
   // Adds a note to the next lines: "umbench: planning, 3 of 20 done, 5 s so far".
   void note(std::string news) { note_ = std::move(news); }

@@ -58,7 +58,7 @@ void describe(auto& v, environment& e) {
 
 namespace {
 
-// The document that the child process sends which collects a GPU's facts.
+// The document with a GPU's facts, which a child process sends.
 struct gpu_answer {
   gpu_facts gpu;
   std::optional<byte_count> free_bytes;

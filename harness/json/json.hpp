@@ -71,7 +71,7 @@ std::string to_json(const record& r);
 record record_from_json(std::string_view line, const std::string& source);
 // The JSON Schema of both, results/record.schema.json.
 std::string record_schema();
-// The document that the child process sends which collects a GPU's facts.
+// The document with a GPU's facts, which a child process sends.
 std::string to_json(const gpu_facts& gpu);
 gpu_facts gpu_from_json(std::string_view text, const std::string& source);
 std::string to_json(const environment& e);

@@ -192,14 +192,14 @@ std::vector<swapped_lifetimes> swap_to_limit(std::span<const traced_lifetime> al
   const std::vector<std::uint64_t> times = times_of(all);
   const std::vector<byte_count> load = bytes_at_times(all, times);
   const auto peak = static_cast<std::size_t>(std::ranges::max_element(load) - load.begin());
-  std::vector<absence> absences;
+  std::vector<possible_absence> absences;
   std::vector<absence_time> absence_times;
   for (std::size_t l = 0; l < all.size() && load[peak] > limit; ++l) {
     const auto& accesses = all[l].accesses;
     const auto after = std::ranges::upper_bound(accesses, times[peak]);
     if (all[l].bytes < smallest_swapped || after == accesses.begin() || after == accesses.end()) continue;
-    const absence a{index_of_time(times, *std::prev(after) + 1), index_of_time(times, *after), all[l].bytes,
-                    0};
+    const possible_absence a{index_of_time(times, *std::prev(after) + 1), index_of_time(times, *after),
+                             all[l].bytes, 0};
     if (a.from > peak) continue;
     absences.push_back(a);
     absence_times.push_back({l, *std::prev(after) + 1, *after});

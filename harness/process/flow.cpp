@@ -166,7 +166,7 @@ prepared_cell prepare(const cell& work, record& r) {
   if (!r.ratio) r.ratio = static_cast<double>(footprint.total) / static_cast<double>(p.budget);
   check_fits_device(p.budget, footprint, p.on);
   check_lasting_tensors_fit(*p.network, p.on);
-  r.bounds = compute_time_bounds(p.planning_problem());
+  r.bounds = find_time_bounds(p.planning_problem());
   return p;
 }
 
@@ -222,7 +222,7 @@ lowered_plan load_or_make_lowered_plan(const prepared_cell& p, record& r) {
   made.steps = run_or_report_defect(
       p, [&] { return lower(p.planning_problem(), verify_plan(*p.network, made.plan), made.placed_by); });
   const plan_kind kind = plan_kind_of(*p.network, made.plan);
-  r.bound = {kind, bound_for(r.bounds.value(), kind)};
+  r.bound = {kind, lower_bound_for(r.bounds.value(), kind)};
   record_memory(r, made.steps);
   check_fits_host(made.steps, p.on);
   return made;

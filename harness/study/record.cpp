@@ -11,7 +11,7 @@ namespace {
 
 // A key that is equal for cells with the same computation on the same machine and independent of the
 // strategy.
-std::string comparison_key(const record& r) {
+std::string key_without_strategy(const record& r) {
   std::string knobs;
   for (const auto& [name, value] : r.network.knobs) knobs += fmt::format(",{}={}", name, value);
   return fmt::format("{}{}/b{}/{}{}/{}/{}/{}/{}/{}", r.network.name, knobs, r.network.batch,
@@ -58,7 +58,7 @@ void digest_checker::check(record& r) {
   if (r.result != outcome::ok || !r.digest) return;
   if (r.strategy != baseline_strategy && !r.same_bits) return;
   // With SGD the result depends on how many iterations ran.
-  const std::string group = fmt::format("{}/i{}", comparison_key(r), r.iterations);
+  const std::string group = fmt::format("{}/i{}", key_without_strategy(r), r.iterations);
   if (r.strategy == baseline_strategy) by_group_.emplace(group, *r.digest);
   const auto expected = by_group_.find(group);
   if (expected == by_group_.end() || expected->second == *r.digest) return;

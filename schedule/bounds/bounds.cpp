@@ -78,7 +78,7 @@ plan_kind plan_kind_of(const graph& g, const memory_plan& plan) {
   return kind;
 }
 
-nanoseconds bound_for(const time_bounds& b, const plan_kind& kind) {
+nanoseconds lower_bound_for(const time_bounds& b, const plan_kind& kind) {
   if (kind.narrowest_class == plan_class::any ||
       (kind.narrowest_class == plan_class::whole_operators && !b.whole_operators))
     return b.compute;
@@ -89,7 +89,7 @@ nanoseconds bound_for(const time_bounds& b, const plan_kind& kind) {
   return of.recompute;
 }
 
-time_bounds compute_time_bounds(const problem& p) {
+time_bounds find_time_bounds(const problem& p) {
   const passes x = split_passes(p);
   time_bounds found;
   found.compute = static_cast<nanoseconds>(x.forward_time + x.backward_time);

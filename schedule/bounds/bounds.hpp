@@ -15,7 +15,7 @@ namespace um {
 // Bounds for one class of plans. `swap`: for plans that recompute nothing; `recompute`: for plans that move
 // nothing; `both`: for all plans of the class. no_bound: there is no such plan.
 struct class_bounds {
-  nanoseconds swap = 0, recompute = 0, both = 0;
+  nanoseconds swap = 0, recompute = 0, both = 0;  // lower bounds on the time of an iteration
 };
 
 // `compute`: for every plan. `two_passes`: for plans that finish the forward pass of the whole batch before
@@ -29,7 +29,7 @@ struct time_bounds {
 };
 
 // Each bound is the optimum of a linear program, or slightly below it.
-time_bounds compute_time_bounds(const problem& p);
+time_bounds find_time_bounds(const problem& p);
 
 // Classes of plans, each a subset of the one before it.
 enum class plan_class : std::uint8_t { any, two_passes, whole_operators };
@@ -42,7 +42,7 @@ struct plan_kind {
 plan_kind plan_kind_of(const graph& g, const memory_plan& plan);
 
 // The tightest bound that applies to plans of that kind.
-nanoseconds bound_for(const time_bounds& b, const plan_kind& kind);
+nanoseconds lower_bound_for(const time_bounds& b, const plan_kind& kind);
 
 struct plan_bound {
   plan_kind kind;            // the kind of plans that it applies to

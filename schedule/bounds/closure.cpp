@@ -33,7 +33,7 @@ class closure_flow {
   }
 
   // Pushes the maximum flow. Returns the items that the source still reaches: the best closure.
-  std::vector<bool> source_side() {
+  std::vector<bool> find_best_closure() {
     for (std::size_t i = 0; i < remaining_gain_.size(); ++i) {
       while (remaining_gain_[i] > 0) {
         is_visited_.assign(remaining_gain_.size(), false);
@@ -94,7 +94,7 @@ class closure_flow {
 
 std::vector<bool> max_weight_closure(const std::vector<double>& gain,
                                      const std::vector<std::vector<std::size_t>>& needs) {
-  return closure_flow(gain, needs).source_side();
+  return closure_flow(gain, needs).find_best_closure();
 }
 
 }  // namespace um

@@ -33,8 +33,8 @@ double cost_without_copy(const price_index& at, const value& v, const value_choi
 }
 
 // Adds the candidates for a copy out between `begin` and the end of a gap; others cannot be optimal.
-void add_copies(value_costs& costs, const price_index& at, const value& v, std::size_t gap,
-                std::size_t begin) {
+void add_copy_out_candidates(value_costs& costs, const price_index& at, const value& v, std::size_t gap,
+                             std::size_t begin) {
   const absence& s = v.absences[gap];
   const bool ends = needs_no_return(v, gap);
   costs.return_costs.clear();
@@ -57,7 +57,7 @@ void add_copies(value_costs& costs, const price_index& at, const value& v, std::
 
 // Chooses the best interval for the value's only copy out, or no copy. After that copy, the value may be off
 // the device in every gap.
-value_choice with_best_copy(value_costs& costs, const price_index& at, const value& v, value_choice c) {
+value_choice with_best_copy_out(value_costs& costs, const price_index& at, const value& v, value_choice c) {
   costs.cost_without_copy.clear();
   for (std::size_t k = 0; k < v.absences.size(); ++k) {
     costs.cost_without_copy.push_back(cost_without_copy(at, v, c, k, costs.keep_cost[k]));
@@ -81,7 +81,7 @@ value_choice with_best_copy(value_costs& costs, const price_index& at, const val
 }
 
 // Whether the value must be copied in before its first use, since it starts on the host only.
-bool must_return_first(const value& v, std::size_t gap) {
+bool must_return_before_first_use(const value& v, std::size_t gap) {
   return gap == 0 && v.starts_on_host;
 }
 
@@ -95,7 +95,7 @@ value_choice cheapest_without_copy_out(const value_costs& costs, const price_ind
     if (needs_no_return(v, k)) continue;
     const absence& s = v.absences[k];
     const double cost = at.min_return_cost(v, s, at.return_by_copy(v), earliest_return(s, s.begin));
-    c.cost += must_return_first(v, k) ? cost : std::min(cost, costs.keep_cost[k]);
+    c.cost += must_return_before_first_use(v, k) ? cost : std::min(cost, costs.keep_cost[k]);
   }
   c.stays_in_all_gaps = resident <= c.cost;
   if (c.stays_in_all_gaps) c.cost = resident;
@@ -109,7 +109,7 @@ gap_use gap_use_without_copy_out(const price_index& at, const value& v, const va
   if (needs_no_return(v, gap)) return {s.begin, s.end};
   const std::size_t from = earliest_return(s, s.begin);
   const double cost = at.min_return_cost(v, s, at.return_by_copy(v), from);
-  if (!must_return_first(v, gap) && cost >= keep_cost(at, v, s)) return {s.end, s.end};
+  if (!must_return_before_first_use(v, gap) && cost >= keep_cost(at, v, s)) return {s.end, s.end};
   return {s.begin, at.first_return_interval(v, s, at.return_by_copy(v), from, cost), true};
 }
 
@@ -123,13 +123,14 @@ void tabulate_value_costs(value_costs& costs, const price_index& at, const value
   if (!swaps || v.leaves_without_copy) return;
   std::size_t begin = v.first_leave_interval;
   for (std::size_t k = 0; k < v.absences.size(); ++k) {
-    add_copies(costs, at, v, k, begin);
+    add_copy_out_candidates(costs, at, v, k, begin);
     begin = v.absences[k].end + 1;
   }
 }
 
 value_choice cheapest_without_recompute(value_costs& costs, const price_index& at, const value& v) {
-  return v.leaves_without_copy ? cheapest_without_copy_out(costs, at, v) : with_best_copy(costs, at, v, {});
+  return v.leaves_without_copy ? cheapest_without_copy_out(costs, at, v)
+                               : with_best_copy_out(costs, at, v, {});
 }
 
 value_choice cheapest_with_recompute(value_costs& costs, const price_index& at, const value& v,
@@ -139,7 +140,7 @@ value_choice cheapest_with_recompute(value_costs& costs, const price_index& at, 
   c.recomputes = true;
   if (shares_producer) {
     c.shared_end = v.absences.size();
-    return with_best_copy(costs, at, v, c);
+    return with_best_copy_out(costs, at, v, c);
   }
   value_choice best;
   best.cost = unlimited;
@@ -147,7 +148,7 @@ value_choice cheapest_with_recompute(value_costs& costs, const price_index& at, 
     if (!v.absences[k].is_recomputable) continue;
     c.shared_begin = k;
     c.shared_end = k + 1;
-    const value_choice here = with_best_copy(costs, at, v, c);
+    const value_choice here = with_best_copy_out(costs, at, v, c);
     if (here.cost < best.cost) best = here;
   }
   return best;

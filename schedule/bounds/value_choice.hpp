@@ -29,7 +29,7 @@ struct value_choice {
 
 // How one gap is used. The value is on the device in [begin, away_begin) and [away_end, end).
 struct gap_use {
-  std::size_t away_begin = 0, away_end = 0;
+  std::size_t away_begin = 0, away_end = 0;  // instants off the device
   bool is_copied_in = false, is_recomputed = false;
   bool shares_run = false;  // the closure pays for this run of the producer (closure.hpp)
 };

@@ -52,7 +52,7 @@ class subgradient_ascent {
     for (std::size_t i = 0; i < steps && target_gain > 1e-4; ++i) {
       const double length = squared_length(along);
       if (length < 1e-18) break;
-      step(x, along, std::max(0.0, value + target_gain - here) / length);
+      move_prices(x, along, std::max(0.0, value + target_gain - here) / length);
       here = lagrangian_.evaluate(x);
       if (here > value) {
         failed = here > value + target_gain / 4 ? 0 : failed + 1;
@@ -83,7 +83,7 @@ class subgradient_ascent {
     return sum;
   }
 
-  void step(prices& x, const prices& along, double by) const {
+  void move_prices(prices& x, const prices& along, double by) const {
     for (std::size_t i = 0; i < x.byte_prices.size(); ++i)
       x.byte_prices[i] = std::max(0.0, x.byte_prices[i] + by * along.byte_prices[i]);
     if (lane_step_factor_ == 0) return;

@@ -27,7 +27,7 @@ struct absence {
   bool is_recomputable = false;    // the absence may end with a recomputation
   // Instants [first_without_room, room_again) at which operands leave no room for the value; empty if it
   // always fits.
-  std::size_t first_without_room = 0, room_again = 0;
+  std::size_t first_without_room = 0, room_again = 0;  // instants
   bool must_leave() const { return room_again > 0; }
 };
 
@@ -79,8 +79,8 @@ struct prices {
 // How a value returns before the end of a gap: by a copy or by a recomputation, which takes
 // `copy_or_run_time`. `credit`: the part of the lane's price that another value pays.
 struct return_path {
-  priced_lane lane = copy_in;  // lane of the copy or recomputation
-  double copy_or_run_time = 0, credit = 0;
+  priced_lane lane = copy_in;               // lane of the copy or recomputation
+  double copy_or_run_time = 0, credit = 0;  // credit: price that another value pays
 };
 
 // Answers queries on one set of prices. An earlier return and a later departure hold memory longer. So a

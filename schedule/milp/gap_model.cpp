@@ -4,11 +4,11 @@
 
 namespace um::milp {
 
-time_slots make_slots(const use_table& uses, const forecaster& costs, std::size_t most) {
+time_slots make_slots(const use_table& uses, const forecaster& costs, std::size_t max_slots) {
   nanoseconds sum = 0;
   for (position at = 0; at < uses.end(); ++at) sum += costs.compute_time(at);
-  const bool one_each = static_cast<std::size_t>(uses.end()) <= most;
-  const nanoseconds longest = one_each ? 0 : sum / static_cast<nanoseconds>(most);
+  const bool one_each = static_cast<std::size_t>(uses.end()) <= max_slots;
+  const nanoseconds longest = one_each ? 0 : sum / static_cast<nanoseconds>(max_slots);
   time_slots s;
   for (position at = 0; at < uses.end(); ++at) {
     if (s.time.empty() || s.time.back() + costs.compute_time(at) > longest) {

@@ -28,7 +28,7 @@ struct gap_program_options {
   // The order is cut into at most this many slots of about equal time. Decisions change only between slots.
   // One slot per position makes the program exact.
   std::size_t max_slots = 400;
-  byte_count min_part_bytes = MiB;  // smaller parts never leave the device
+  byte_count min_part_bytes = MiB;  // smaller parts stay in inner gaps
 };
 
 }  // namespace um
@@ -56,7 +56,7 @@ struct time_slots {
   std::size_t count() const { return time.size(); }
   std::size_t slot_of(position at) const { return slot_of_position[static_cast<std::size_t>(at)]; }
 };
-time_slots make_slots(const use_table& uses, const forecaster& costs, std::size_t most);
+time_slots make_slots(const use_table& uses, const forecaster& costs, std::size_t max_slots);
 
 // The columns of one gap whose part may leave the device. Vectors have an entry per slot, from `first_slot`
 // on.
@@ -95,7 +95,7 @@ struct gap_model {
   time_slots slots;
   std::vector<column> stall_columns;  // time waited before each slot and after the last
   lane_terms lanes;
-  std::vector<gap_columns> absences;
+  std::vector<gap_columns> absences;                       // of the gaps in which a part may leave the device
   std::vector<std::optional<std::size_t>> absence_of_gap;  // per gap: index into absences
   std::vector<std::optional<column>>
       staged_columns;  // per tensor: whether it is on the host at the start or the end

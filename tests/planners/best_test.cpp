@@ -215,9 +215,9 @@ TEST(split_spaces, decide_as_new_ones_after_another_split) {
   const byte_count budget = footprint_of(g, costs).total / 3 * 2;
   const problem p{
       g, costs, on, budget, pressure::none, complete_knobs(*find_strategy(planners(), "best"), {}), {}};
-  const std::vector<batch_split> splits{{}, {.by = {}, .may_swap = false}};
+  const std::vector<batch_split> splits{{}, {.loops = {}, .may_swap = false}};
   constexpr effort by{300, 20'000};
-  search_space fresh(p, make_order(g, splits[0].by), splits[0].may_swap, splits[0].waits);
+  search_space fresh(p, make_order(g, splits[0].loops), splits[0].may_swap, splits[0].waits);
   const solution expected = decide(fresh, budget, by);
   split_spaces spaces(p, splits);
   for (const std::size_t split : {0, 1, 0}) {

@@ -82,7 +82,7 @@ inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio,
   const auto knobs = complete_knobs(by, {{"bits", 1}, {"copies", 0}, {"copy_us", 0}});
   const problem p{g, costs, on, budget, pressure::none, knobs, {}};
   exact_pair found;
-  const time_bounds bounds = compute_time_bounds(p);
+  const time_bounds bounds = find_time_bounds(p);
   found.computing = bounds.compute;
   found.bound = bounds.whole_operators->both;
   const gap_optimizer program(p);

@@ -31,7 +31,7 @@ TEST(ooc_model, forward_follows_what_is_slowest) {
 }
 
 TEST(ooc_model, backward_is_the_most_of_three_bounds) {
-  const backward_part in{50, 40, 10, 5, 6, 9, 4, 5}, computing{5, 4, 100, 5, 6, 90, 4, 5},
+  const backward_part_times in{50, 40, 10, 5, 6, 9, 4, 5}, computing{5, 4, 100, 5, 6, 90, 4, 5},
       out{5, 4, 10, 50, 60, 9, 45, 55};
   const division d{2, 3, 4, 5};  // 24 outer parts, 5 inner ones
   EXPECT_EQ(backward_time(in, d), 24 * (50 + 5 * 40) + 9 + 4 + 5);

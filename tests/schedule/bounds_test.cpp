@@ -62,7 +62,7 @@ using bounds = within_ratio;
 TEST_P(bounds, fall_with_the_budget_to_computing_alone) {
   time_bounds before{0, {}, class_bounds{}};
   for (const double ratio : {0.5, 1.0, 1.5, 2.0, 4.0, 8.0}) {
-    const time_bounds b = compute_time_bounds(at(ratio, {}));
+    const time_bounds b = find_time_bounds(at(ratio, {}));
     for (const auto& [now, was] : {std::pair{b.two_passes, before.two_passes},
                                    std::pair{*b.whole_operators, *before.whole_operators}}) {
       EXPECT_LE(now.both, std::min(now.swap, now.recompute));
@@ -85,7 +85,7 @@ TEST_P(bounds, fall_with_the_budget_to_computing_alone) {
 TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
   int held = 0, whole = 0;
   for (const double ratio : {1.3, 2.0}) {
-    const time_bounds bound = compute_time_bounds(at(ratio, {}));
+    const time_bounds bound = find_time_bounds(at(ratio, {}));
     for (const strategy& by : planners()) {
       if (complete_knobs(by, {}).contains("nodes")) continue;  // of a solver's tree: it takes seconds
       const problem p = at(ratio, complete_knobs(by, {}));
@@ -93,7 +93,7 @@ TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
         const memory_plan plan = by.plan(p);
         const execution_plan steps = lower(p, plan, by.packing_algorithm);
         const plan_kind kind = plan_kind_of(g, plan);
-        const nanoseconds least = bound_for(bound, kind);
+        const nanoseconds least = lower_bound_for(bound, kind);
         for (const trace& t : simulate(p, steps, 2))
           EXPECT_GE(t.duration, least) << by.name << " at " << ratio << ", " << to_text(kind.narrowest_class);
         ++held;
@@ -116,7 +116,7 @@ TEST(bounds, of_whole_plans_count_the_copy_of_a_weight_that_cannot_stay) {
   const profile costs = estimate(g, on);
   const byte_count budget = largest + largest / 10 * 9;
   on.link_to_device_bytes_per_s = on.link_to_host_bytes_per_s = 1'000'000'000;
-  const time_bounds b = compute_time_bounds({g, costs, on, budget, pressure::none, {}, {}});
+  const time_bounds b = find_time_bounds({g, costs, on, budget, pressure::none, {}, {}});
   ASSERT_NE(b.whole_operators->swap, no_bound);
   EXPECT_GE(b.whole_operators->swap, time_at(largest, 1'000'000'000) / 10 * 9);
   EXPECT_GE(b.whole_operators->swap, 2 * b.compute) << "the copy takes longer than all operators";
@@ -138,7 +138,7 @@ TEST_P(bounds, no_decisions_by_dice_are_below_them) {
     p.budget = steps.device_arena_bytes;
     const plan_kind kind = plan_kind_of(g, plan);
     EXPECT_EQ(kind.narrowest_class, plan_class::whole_operators);
-    const nanoseconds least = bound_for(compute_time_bounds(p), kind);
+    const nanoseconds least = lower_bound_for(find_time_bounds(p), kind);
     EXPECT_LE(least, simulate(unlimited, steps, 2).back().duration) << round;
   }
 }

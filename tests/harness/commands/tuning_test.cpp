@@ -38,7 +38,7 @@ std::optional<double> pretended(const hint_strategy& s) {
 struct counted {
   std::size_t calls = 0, strategies = 0;
   std::size_t stop_after = 1000;
-  timer time() {
+  strategy_timer time() {
     return [this](std::span<const hint_strategy> all,
                   const std::string&) -> std::optional<std::vector<std::optional<double>>> {
       if (++calls > stop_after) return std::nullopt;
