@@ -246,6 +246,13 @@ def test_a_forward_pass_that_cannot_be_recorded_is_launched_in_memory_mapped_ane
     assert model.arena.mapped == 1 and model.graphs.plan.launched_because.endswith("RuntimeError: no")
 
 
+def test_steps_without_places_in_a_pool_keep_their_memory(model, monkeypatch):
+    monkeypatch.setattr(cuda_graphs.steering, "find_holds", lambda *given: (None, 0))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: pytest.fail("gives memory back"))
+    train(model, 8)
+    assert model.graphs.state == "launched" and "no places are found" in model.graphs.plan.launched_because
+
+
 def test_a_pool_beyond_the_budget_is_given_up(model, monkeypatch):
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2)
     train(model, 8)

@@ -175,7 +175,7 @@ class StepGraphs:
             self.lacks_workspaces = False
 
     def _begin_recording(self, arena, model):
-        """Finds places in the pool for the tensors of both passes. Raises NotRecorded if there are none."""
+        """Finds places in the pool for the tensors of both passes, first without giving any memory back. Raises NotRecorded if there are none."""
         split = arena.requests_of_passes()
         self.passes.sort(key=lambda each: each.is_backward)
         if [each.is_backward for each in self.passes] != [False, True] or split is None:
@@ -185,6 +185,9 @@ class StepGraphs:
         self.steady = {each.data_ptr() for each in [*model.parameters(), *model.buffers()]}
         self.steady |= {each[0] for i, each in enumerate(forward.inputs) if each and i not in forward.moving}
         copied_bytes = [each[1] for each in forward.inputs if each and each[0] not in self.steady]
+        requests = with_recorded_tensors(requests, self.workspace, copied_bytes, *map(arena.points.index, (placing.FORWARD[1], placing.BACKWARD[0])))
+        free = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device) + 2 * self.workspace
+        pages, changes = self._find_holds(requests, (arena.mappable_bytes() + free - outside - SMALL_BYTES) // PAGE - 1)  # not all that is free fills pages
         placing.set_follower(None)
         gc.collect()
         torch.cuda.synchronize(self.device)
@@ -192,8 +195,9 @@ class StepGraphs:
             private.free_cublas_workspaces()
             self.lacks_workspaces = True
         torch.cuda.empty_cache()
-        requests = with_recorded_tensors(requests, self.workspace, copied_bytes, *map(arena.points.index, (placing.FORWARD[1], placing.BACKWARD[0])))
-        pages, changes = self._find_holds(requests, (arena.mappable_bytes() - outside - SMALL_BYTES) // PAGE)
+        fitting_pages = (arena.mappable_bytes() - outside - SMALL_BYTES) // PAGE
+        if fitting_pages < pages:
+            pages, changes = self._find_holds(requests, fitting_pages)
         self.stream = self.stream or torch.cuda.Stream(self.device)
         self.pages, self.pool, self.slots = pages, torch.cuda.graph_pool_handle(), []
         self.holds = placing.HoldingFollower(arena.points, changes, self.stream.cuda_stream)
