@@ -76,7 +76,7 @@ def test_the_table_quotes_the_records():
     assert all(table_line_of(row, fitted) in page for row in fitted)
     assert all(row["under_cap"] is row["fails_below"] is True for row in fitted if row["way"] == "fit")
     text = " ".join(" ".join(page).split())
-    assert ("All kept the cap; slower than wanted: the Llama, U-Net and GPT-2 medium in a third. "
+    assert ("Slower than wanted: the Llama, U-Net and GPT-2 medium in a third. "
             "Other builds: Llama in half, U-Net and both GPT-2 in a third.") in text
     assert "3 % below its peak each ran out of memory." in text
     others = {(row["model"], row["ratio"]) for row in fitted if row.get("build") != "14d05dc9"}
@@ -98,10 +98,10 @@ def test_the_table_of_the_h200_quotes_its_records():
     page = (ROOT / "results/torch/README.md").read_text(encoding="utf-8")
     rows = kept_records("fit_h200.jsonl")
     fitted = [row for row in rows if row["way"] == "fit"]
-    assert all(table_line_of(row, rows) in page.splitlines() for row in rows) and {row["build"] for row in rows} == {"c57689fd", "f8ac6329", "c814183c", "73f77a90"}
+    assert all(table_line_of(row, rows) in page.splitlines() for row in rows) and {row["build"] for row in rows} == {"c57689fd", "f8ac6329", "c814183c", "73f77a90", "32f3e036"}
     assert len(fitted) == len(RATIOS) * len(NAMES) and all(row["under_cap"] is row["fails_below"] is True for row in fitted)
     of_one_build = sum(row["build"] == "c57689fd" for row in fitted)
-    assert f"{of_one_build} cells by c57689fd, the others later: all {len(fitted)} kept the cap." in " ".join(page.split())
+    assert f"{of_one_build} cells by c57689fd, others later." in " ".join(page.split())
     used = sorted(100 * tensor_peak_of(row) / row["value"] for row in fitted)
     peaks = max(100 * abs(row["predicted"]["peak"] / tensor_peak_of(row) - 1) for row in fitted)
     off = {model: max(100 * time_error_beyond_measured(row) for row in fitted if row["model"] == model) for model in NAMES}
@@ -111,8 +111,7 @@ def test_the_table_of_the_h200_quotes_its_records():
     missed = max(100 * abs(row["predicted"]["peak"] / tensor_peak_of(row) - 1) for row in others)
     assert (f"H200s use {used[0]:.0f} to {used[-1]:.0f} % of the budget, H100s {shares[0]:.0f} to {shares[-1]:.0f}. "
             f"Peaks were predicted within {peaks:.1f} % (H100s: {missed:.1f}), "
-            f"times within {max(off.values()):.0f} % (Swin-T's {swin:.0f} % too short; by today's price of memory, four cells, "
-            f"{max(100 * abs(time_error(row)) for row in fitted if row['build'] in ('c814183c', '73f77a90')):.0f} %)") in " ".join(page.split())
+            f"times within {max(off.values()):.0f} % (Swin-T's {swin:.0f} % too short).") in " ".join(page.split())
     late = [line for line in page.splitlines() if "| kernels alone take" in line]
     assert len(late) == len(list(table_lines_of_slow_cells(rows))) and all(line.startswith(told) for line, told in zip(late, table_lines_of_slow_cells(rows)))
     launching = {(row["model"], row["ratio"]): f"{row['issue_ms']:.0f}" for row in fitted}
@@ -170,11 +169,15 @@ def test_the_page_says_how_well_fit_is_forecast_without_a_gpu():
 
 
 def test_the_page_says_what_a_step_takes_as_cuda_graphs():
-    page, rows = (ROOT / "results/torch/README.md").read_text(encoding="utf-8"), {row["model"]: row for row in kept_records("cuda_graphs_h100.jsonl")}
-    for model, told in (("unet", "on an H100"), ("gpt2_small", "as CUDA graphs there")):
-        assert f"{told}: {rows[model]['ms']:.1f} ms, launching {rows[model]['issue_ms']:.0f} |" in page
-    for row in rows.values():
-        assert row["under_cap"] is True and row["reserved"] <= row["budget"] and len(set(row["losses"])) > 1
+    page = (ROOT / "results/torch/README.md").read_text(encoding="utf-8")
+    h100, h200 = ({(row["model"], row["ratio"]): row for row in kept_records(f"cuda_graphs_{name}.jsonl")} for name in ("h100", "h200"))
+    for row, told in ((h200["unet", 3], "as [CUDA graphs](cuda_graphs_h200.jsonl)"), (h100["gpt2_small", 3], "as graphs [on an H100](cuda_graphs_h100.jsonl)")):
+        assert f"{told}: {row['ms']:.1f} ms, launching {row['issue_ms']:.0f} |" in page
+    own, other = ([f"{ms:.1f}" for ms in (row["ms"], row["ms_launched"], row["plain_ms"][-1])] for row in (h200["gpt2_small", 2], h100["gpt2_small", 2]))
+    assert "GPT-2 small in half takes {} ms, launched {}, beside {} (H100: {}, {}, {}); ResNet-50 in a third finds no room.".format(*own, *other) in page
+    assert h200.pop(("resnet50", 3))["refused"].startswith("no places are found")
+    for row in [*h100.values(), *h200.values()]:
+        assert row.get("under_cap", True) is True and row["reserved"] <= row["budget"] and len(set(row["losses"])) > 1
         pairs = zip(row["losses"] + row["gradient_norms"], row["losses_launched"] + row["gradient_norms_launched"])
         assert all(abs(replayed / launched - 1) < 1e-4 for replayed, launched in pairs)
 
@@ -224,11 +227,14 @@ def test_the_page_quotes_how_long_compiling_and_planning_take():
     fitted = rows["gpt2_small", "fit"]
     assert all(row["cores"] == fitted["cores"] and row["ratio"] == (2 if row["way"] == "fit" else None) for row in rows.values())
     times = [f"{rows[model, 'fit']['first_step_s'] / rows[model, 'plain']['first_step_s']:.2f}" for model in ("gpt2_small", "resnet50")]
+    seconds = {(row["model"], row["device"], row["way"]): row["first_step_s"] for row in kept_records("compile_threads.jsonl")}
+    in_thread = [f"{seconds[model, device, 'fit'] / seconds[model, device, 'plain']:.2f}" for model in ("gpt2_small", "vit_b16") for device in ("NVIDIA H200", "NVIDIA H100 80GB HBM3")]
     assert ("The first step takes [{} and {} times](compile_h200.jsonl) as long as compiling GPT-2 small and ResNet-50 alone ".format(*times)
-            + f"(at most 1.3 wanted). Planning GPT-2 small takes {fitted['plan_s']:.1f} s, measuring {fitted['spent_s']['_measure_node']:.1f} of them.") in page
+            + "(at most 1.3 wanted); [with measuring in a thread](compile_threads.jsonl) {} and {} for GPT-2 small, {} and {} for ViT-B/16. ".format(*in_thread)
+            + f"Planning takes {fitted['plan_s']:.1f} s, measuring {fitted['spent_s']['_measure_node']:.1f}.") in page
     (auto,) = kept_records("auto_llama_h200.jsonl")
     assert [plan["parts"] for plan in auto["plans"]] == [1, 2, 1] and all(plan["within"] for plan in auto["plans"])
-    assert "[with automatic parts](auto_llama_h200.jsonl) ended in {} s; searches: {:.1f}, {:.1f} s.".format(auto["seconds"], *sorted(auto["searches_s"])) in page
+    assert "Searches for [the Llama](auto_llama_h200.jsonl): {:.1f}, {:.1f} s.".format(*sorted(auto["searches_s"])) in page
 
 
 def test_models_in_a_third_of_their_memory_learn_as_without_a_plan():
