@@ -86,13 +86,14 @@ class plan_polisher {
       const gap& e = of_.gaps()[x];
       for (position by = 1; by <= e.next_use - e.last_use; by = by > 0 ? -by : -2 * by) {
         for (position decision::* when : {&decision::leave_after, &decision::return_before}) {
-          std::vector<decision> shifted = decisions_;
-          decision& d = shifted[x];
+          decision d = decisions_[x];
           d.*when += by;
-          const bool may = e.last_use <= d.leave_after && d.leave_after < d.return_before &&
-                           d.return_before <= e.next_use && placings_left_ > 0;
-          better = (may && try_copy_times(current_.treatments, shifted,
-                                          forecast_ + forecast_ / forecast_tolerance)) ||
+          if (placings_left_ == 0 || d.leave_after < e.last_use || d.return_before <= d.leave_after ||
+              e.next_use < d.return_before)
+            continue;
+          std::vector<decision> shifted = decisions_;
+          shifted[x] = d;
+          better = try_copy_times(current_.treatments, shifted, forecast_ + forecast_ / forecast_tolerance) ||
                    better;
         }
       }

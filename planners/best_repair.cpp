@@ -107,12 +107,12 @@ class plan_repairer {
     return now.score.forecast.time < goal_.time_to_beat - goal_.time_to_beat / 200;
   }
 
-  // Reserves what packing takes beyond the budget at the positions where it does.
+  // Reserves at these positions what packing takes beyond the bytes in use, and a thousandth of the budget:
+  // decisions then have that many fewer live bytes there.
   void reserve_where_crowded(const memory_plan& plan, std::vector<byte_count>& reserved) const {
     const std::vector<position> positions = positions_of(plan);
     for (const crowded_range& x : place_.find_crowded(plan, goal_.budget)) {
-      const byte_count bytes = live_limit_ - std::min(live_limit_, x.live_bytes) + x.packed_bytes -
-                               goal_.budget + goal_.budget / 1000;
+      const byte_count bytes = x.packed_bytes - std::min(goal_.budget, x.live_bytes) + goal_.budget / 1000;
       for (position at = positions[x.begin]; at <= positions[x.end - 1]; ++at) {
         byte_count& here = reserved[static_cast<std::size_t>(at)];
         here = std::max(here, bytes);

@@ -84,7 +84,8 @@ label_evaluator::outcome label_evaluator::place(std::vector<decision> decisions,
 
 memory_plan label_evaluator::plan(const outcome& placed, const std::string& strategy) const {
   constexpr nanoseconds error = 8;  // forecasts exceeded the simulated time by up to one part in this many
-  if (placed.predicted.time - placed.predicted.time / error >= p_.time_to_beat) throw too_slow(strategy);
+  if (placed.predicted.time - placed.predicted.time / error >= p_.time_to_beat)
+    throw too_slow(strategy, true);
   return plan(placed.decisions);
 }
 

@@ -34,7 +34,9 @@ memory_plan plan_micro_batches(const problem& p) {
   std::uint32_t too_few = 0, parts = 1;
   for (;;) {
     memory_plan plan = plan_with_parts(p.network, parts);
-    if (is_clearly_slower(time_lower_bound(p, plan), p.time_to_beat)) throw too_slow("micro_batches");
+    // Beyond `one_by_one`, plans in fewer parts than these are still to be tried.
+    if (is_clearly_slower(p, parts > one_by_one ? plan_with_parts(p.network, too_few + 1) : plan))
+      throw too_slow("micro_batches");
     if (fits_in_budget(p, plan)) {
       if (parts <= one_by_one) return plan;
       break;

@@ -263,8 +263,7 @@ class call_divider {
       const byte_count bytes = bytes_of(g_.tensors[n.what], n.where);
       const bool of_filter = g_.tensors[n.what].role == role::parameter_gradient;
       if (n.is_written) (of_filter ? parameters : dx) += bytes;
-      if (n.is_fetched && (!n.is_written || of_filter))
-        (is_input_of_filter_gradient(n.what) ? x : rest) += bytes;
+      if (n.is_fetched && (!n.is_written || of_filter)) (is_x_of_filter_gradient(n.what) ? x : rest) += bytes;
     }
     const auto in = [&](byte_count b) { return copy_time(b, p_.target.link_to_device_bytes_per_s); };
     const auto out = [&](byte_count b) { return copy_time(b, p_.target.link_to_host_bytes_per_s); };
@@ -272,7 +271,7 @@ class call_divider {
                           out(parameters), out(dx)},
                          d);
   }
-  bool is_input_of_filter_gradient(tensor_id t) const {
+  bool is_x_of_filter_gradient(tensor_id t) const {
     for (op_id o = call_.begin; o < call_.end; ++o) {
       if (has_kind<convolution_backward_filter>(g_.ops[o]) && g_.ops[o].in[0] == t) return true;
     }
@@ -349,8 +348,7 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
       if (tries == 0) throw;
       break;
     }
-    const nanoseconds least = time_lower_bound(p, plan);
-    if (is_clearly_slower(least, p.time_to_beat)) throw too_slow("ooc_cudnn");
+    if (is_clearly_slower(p, plan)) throw too_slow("ooc_cudnn");
     try {
       need = std::ranges::max(live_bytes(with_estimates(p), plan));
       if (need <= p.budget) need = packed_bytes(p, plan);
@@ -360,7 +358,7 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
       room -= room / 32;
       continue;
     }
-    if (need <= p.budget && least >= p.time_to_beat) throw too_slow("ooc_cudnn");
+    if (need <= p.budget && time_lower_bound(p, plan) >= p.time_to_beat) throw too_slow("ooc_cudnn", true);
     if (need <= p.budget) return plan;
     room -= std::min(room, need - p.budget + p.budget / 200);
   }

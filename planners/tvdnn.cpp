@@ -256,7 +256,7 @@ memory_plan plan_sections(const problem& p, const std::string& name, bool solve_
       fits = true;
       if (!best || other.time < best->time) best = std::move(other);
     } catch (const too_slow& slower) {
-      if (sections == 1 || (is_last && !best)) throw;
+      if ((sections == 1 && slower.fits) || (is_last && !best)) throw;
       fits = fits || slower.fits;
     } catch (const infeasible&) {
       if (is_last && !best) throw;

@@ -43,6 +43,12 @@ nanoseconds time_lower_bound(const problem& p, const memory_plan& plan) {
   return rate == 0 || fetched == 0 ? computing : std::max(computing, time_at(fetched, rate));
 }
 
+bool is_clearly_slower(const problem& p, const memory_plan& plan) {
+  if (p.time_to_beat == std::numeric_limits<nanoseconds>::max()) return false;
+  const nanoseconds least = time_lower_bound(with_estimates(p), plan);
+  return least - least / 10 >= p.time_to_beat;
+}
+
 nanoseconds swap_time_lower_bound(const problem& p) {
   const graph& g = p.network;
   std::vector<std::optional<index_range>> used = touched_ranges(g);
@@ -76,10 +82,9 @@ memory_plan plan_within(const problem& p, packer how, const std::string& strateg
   for (int tries = 0; tries < 12; ++tries) {
     try {
       memory_plan plan = make(room);
-      const nanoseconds least = time_lower_bound(p, plan);
-      if (is_clearly_slower(least, p.time_to_beat)) throw too_slow(strategy, false);
+      if (is_clearly_slower(p, plan)) throw too_slow(strategy);
       arena = packed_bytes(p, plan, how);
-      if (arena <= p.budget && least >= p.time_to_beat) throw too_slow(strategy);
+      if (arena <= p.budget && time_lower_bound(p, plan) >= p.time_to_beat) throw too_slow(strategy, true);
       if (arena <= p.budget) return plan;
       unpacked_room = room;
       room -= std::min(room, (arena - p.budget) / 2 + p.budget / 500);

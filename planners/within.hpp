@@ -28,15 +28,13 @@ nanoseconds time_lower_bound(const problem& p, const memory_plan& plan);
 // host memory.
 nanoseconds swap_time_lower_bound(const problem& p);
 
-// Whether a plan that takes at least `least` is so slow that no plan with less memory is likely to beat that
-// time: less memory may make a plan faster, but hardly ever by a tenth.
-constexpr bool is_clearly_slower(nanoseconds least, nanoseconds time_to_beat) {
-  return least - least / 10 >= time_to_beat;
-}
+// Whether the plan is so slow, by estimated costs of parts, that no plan with less memory is likely to beat
+// problem::time_to_beat: less memory may make a plan faster, but hardly ever by a tenth.
+bool is_clearly_slower(const problem& p, const memory_plan& plan);
 
-// Thrown if no plan of the strategy takes less than problem::time_to_beat.
+// Thrown if no plan of the strategy takes less than problem::time_to_beat, or none is likely to.
 struct too_slow : infeasible {
-  explicit too_slow(const std::string& strategy, bool fits_budget = true)
+  explicit too_slow(const std::string& strategy, bool fits_budget = false)
       : infeasible(strategy + " is no faster than what is to beat"), fits(fits_budget) {}
   bool fits;  // whether the plan that is too slow is known to fit
 };

@@ -319,6 +319,23 @@ TEST(micro_batches, are_as_few_as_fit) {
   EXPECT_THROW(by.plan({g, costs, on, bytes_of(g, role::parameter), pressure::none, {{"k", 0}}}), infeasible);
 }
 
+// From 16 parts on, 32 are tried before 22, the fewest of at most three images: 32 are too slow, 22 are not.
+TEST(micro_batches, are_found_between_powers_of_two_that_are_too_slow) {
+  const graph g = small("vgg11", "vgg11", 64, {.fusion_mode = fusion::fused}).g;
+  machine on = test_machine();
+  on.launch_ns = 1'000'000;
+  const profile costs = estimate(g, on);
+  const strategy& by = *find_strategy(planners(), "micro_batches");
+  problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"k", 22}}};
+  const memory_plan in_22_parts = by.plan(p);
+  p.budget = lower(p, in_22_parts).device_arena_bytes;
+  p.time_to_beat = time_lower_bound(p, in_22_parts) + 1;
+  EXPECT_TRUE(is_clearly_slower(p, by.plan({g, costs, on, p.budget, pressure::none, {{"k", 32}}})));
+  EXPECT_EQ(is_clearly_slower(p, in_22_parts), false);
+  p.knobs = {{"k", 0}};
+  EXPECT_EQ(by.plan(p), in_22_parts);
+}
+
 // On a GPU timing a part takes a search for its engine.
 TEST(rivals, time_only_parts_of_plans_that_they_finish) {
   const graph g = small("vgg11", "vgg11", 16, {.fusion_mode = fusion::fused}).g;
