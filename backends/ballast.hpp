@@ -6,7 +6,7 @@
 
 namespace um {
 
-// The driver must evict this much managed memory by itself. It is 0 if the plan evicts or everything fits.
+// Bytes over the budget that the driver must evict by itself; 0 without a budget, or if the plan evicts.
 byte_count bytes_evicted_by_driver(const execution_plan& plan);
 
 // The size of the ballast, given the free bytes once the device arena exists. Managed memory then has exactly

@@ -40,12 +40,12 @@ class rigid_groups {
   std::vector<std::vector<std::uint32_t>> members_;
 };
 
-class block_joiner {
+class block_builder {
  public:
-  block_joiner(const graph& g, const memory_plan& plan, lifetime_table& table)
+  block_builder(const graph& g, const memory_plan& plan, lifetime_table& table)
       : g_(g), plan_(plan), table_(table), groups_(table.lifetimes.size()) {}
 
-  void join_all() {
+  void form_blocks() {
     for (const action_use& a : table_.actions) {
       for (const operand_use& o : a.operands) {
         for (const strip_use& u : o.sources) join_segments(u);
@@ -147,7 +147,7 @@ class block_joiner {
 }  // namespace
 
 void join_blocks(const graph& g, const memory_plan& plan, lifetime_table& table) {
-  block_joiner(g, plan, table).join_all();
+  block_builder(g, plan, table).form_blocks();
 }
 
 std::vector<piece> pieces_of(const lifetime_table& table) {

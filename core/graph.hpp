@@ -59,7 +59,7 @@ struct graph {
   precision arithmetic = precision::fp32;
   // Whether tensors that are not alive at the same time may share addresses. If not, only in-place operators
   // share memory, as in frameworks that allocate data and gradient of every layer once.
-  bool shares_memory = true;  // false: only in-place operators do
+  bool shares_memory = true;
 };
 
 // The reason why the graph is not well formed (an id out of range, two writers of a tensor, a read before the

@@ -55,8 +55,8 @@ class hazards {
   void write_host_copy(tensor_id t, const std::vector<std::uint32_t>& cells) {
     for (const std::uint32_t c : cells) write(host_copy_uses_[t][c]);
   }
-  // Records that the current step uses a range of bytes. It waits for `earlier_users`, one step per
-  // lane.
+  // Records that the current step uses a range of bytes.
+  // It waits for `earlier_users`, one step per lane.
   void use(address_users& arena, const range& r, const last_steps& earlier_users);
   void wait_for(const last_steps& others);
   void wait_for(lane where, std::int32_t step);

@@ -28,7 +28,7 @@ struct cuts_by_axis {
 // The rules of all operands. `cut_tensor`: the operand whose extents are divided into parts.
 struct cut_rules {
   std::vector<cuts_by_axis> inputs, outputs;
-  tensor_id cut_tensor = 0;  // the operand whose extents are divided
+  tensor_id cut_tensor = 0;
 };
 
 cut_rules cut_rules_of(const op& o);

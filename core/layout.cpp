@@ -121,7 +121,8 @@ std::vector<block> blocks_within(std::span<const block> blocks, std::uint32_t be
   return all;
 }
 
-// Appends the halves and the middle of a range that takes too much, as long as they do, too.
+// If a range takes more than the budget: appends those of its halves that do; if neither does, its middle
+// half; if that does not either, the range itself.
 void append_crowded_ranges(std::span<const block> blocks, std::uint32_t begin, std::uint32_t end,
                            byte_count budget, std::vector<crowded_range>& found) {
   constexpr std::uint32_t min_actions = 16;

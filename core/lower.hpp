@@ -37,9 +37,9 @@ struct step {
   std::vector<pitched_copy> copies;    // of a prefetch or evict of a staged tensor
   std::vector<managed_target>
       managed_targets;  // of prefetch, evict, discard and advise: the ranges that they apply to
-  std::vector<range>
-      populate_or_discard;  // twinned: whole blocks of the managed arena to populate before the copies of a
-                            // prefetch, or to discard after the copies of an evict
+  // Twinned: whole blocks of the managed arena to populate before the copies of a prefetch, or to discard
+  // after the copies of an evict.
+  std::vector<range> populate_or_discard;
   byte_count workspace_offset = 0;  // of a compute: offset in the device arena
   byte_count workspace_bytes = 0;   // workspace of the operator, without gathered operands
   launch_method launch = launch_method::by_call;

@@ -23,13 +23,13 @@ struct uvm_costs {
 
   // From a fault to its service if the driver was idle, beyond the batch's own time. Measured: the first of a
   // series of isolated accesses to visited data minus the later ones.
-  nanoseconds interrupt_ns = 0;  // from a fault to its service
+  nanoseconds interrupt_ns = 0;
   // A batch beyond its faults and blocks: flushing the fault buffer, the replay and the wait for it.
   // Measured: isolated accesses to blocks that have one resident granule, minus service, granule and fault.
-  nanoseconds batch_ns = 0;  // per batch
+  nanoseconds batch_ns = 0;
   // Each fault that the driver fetches, duplicates included; a full batch has 256. Measured: a streaming
   // write of a full grid to unpopulated memory compared with a sparse touch of it, per block.
-  nanoseconds fault_ns = 0;  // per fault that the driver fetches
+  nanoseconds fault_ns = 0;
   // Distinct granules in a full batch of faults of a streaming kernel with a full grid, 1 to 256. CUPTI
   // counts the batches per block: 1, 2, 3 to 4, 5 to 8, 9 to 16, 17 and more granules make 6, 5, 4, 3, 2, 1
   // batches.
@@ -48,7 +48,7 @@ struct uvm_costs {
   // Each granule that a fault's service brings in, without copies: page tables and clearing. Measured:
   // accesses to one place in every granule of unpopulated memory minus those to one place in every block, per
   // granule.
-  nanoseconds granule_ns = 0;  // per granule
+  nanoseconds granule_ns = 0;
   // Issuing one copy to the device in a fault's service. Granules that faulted and those that come with them
   // are copied separately. Measured: accesses to one place in every granule, or in every second one, of
   // unmapped data minus those of unpopulated memory, per copy.
@@ -68,15 +68,15 @@ struct uvm_costs {
   // One copy of a part of a block, beyond its bytes at the link's rate. Measured: a prefetch of 1 GiB to the
   // device, per block, minus 2 MiB at link_to_device_bytes_per_s.
   nanoseconds migrate_copy_ns = 0;  // per copy, beyond its bytes
-  // The host's page size for managed memory: 2 MiB, 64 KiB or 4 KiB. Known to be 2 MiB if migrate_copy is
+  // The host's page size for managed memory: 2 MiB, 64 KiB or 4 KiB. Known to be 2 MiB if migrate_copy_ns is
   // less than 512 copies of pages would take; otherwise not measured.
   byte_count host_chunk_bytes = 2 * MiB;
   // One copy of a 4 KiB page, beyond its bytes. With host chunks of 4 KiB or 64 KiB each page is copied
   // separately; 0 if chunks are 2 MiB.
-  nanoseconds page_copy_ns = 0;  // per 4 KiB page, beyond its bytes
+  nanoseconds page_copy_ns = 0;
   // Evicting one block, beyond the copy: choosing, unmapping, and repeating the service that needed the
-  // memory. Measuring it needs oversubscription, so it is set to prefetch_to_host_call plus service.
-  nanoseconds evict_ns = 0;  // per block, beyond the copy
+  // memory. Measuring it needs oversubscription, so it is set to prefetch_to_host_call_ns plus service_ns.
+  nanoseconds evict_ns = 0;
   // Allocating and DMA-mapping the host pages of a block that never had any. Measured: a prefetch to the host
   // of data first touched by the GPU minus one of data with host pages, per block.
   nanoseconds host_populate_ns = 0;  // per block
@@ -84,22 +84,22 @@ struct uvm_costs {
   // without host pages minus one of data first touched by the GPU, per block.
   nanoseconds host_clear_ns = 0;  // per block
   // Mapping one 4 KiB page for the CPU. Measured: a prefetch of 1 GiB to the host, per block, minus 2 *
-  // prefetch_block, divided by 512 pages. The copies run beside the mapping.
+  // prefetch_block_ns, divided by 512 pages. The copies run beside the mapping.
   nanoseconds host_map_page_ns = 0;  // per 4 KiB page
   // A CPU fault on data that lies on the device, without copy and mapping. Measured: one CPU thread reads a
   // byte in every block, and 64 KiB come back each time; per block, minus 64 KiB at link_to_host_bytes_per_s,
-  // migrate_copy and 16 * host_map_page.
+  // migrate_copy_ns and 16 * host_map_page_ns.
   nanoseconds host_fault_ns = 0;  // per fault of the CPU
 
-  // --- calls (a prefetch of data that is in place takes only prefetch_block per block) ---
+  // --- calls (a prefetch of data that is in place takes only prefetch_block_ns per block) ---
 
-  // A prefetch of one granule to the device on an otherwise idle stream, minus the copy, chunk,
-  // prefetch_block and host_unmap.
+  // A prefetch of one granule to the device on an otherwise idle stream, minus the copy, chunk_ns,
+  // prefetch_block_ns and host_unmap_ns.
   nanoseconds prefetch_call_ns = 0;  // per call, to the device
   // Additional cost of each walk over blocks if another call precedes it on the stream. Measured: a prefetch
   // of 256 MiB in calls of one block on one stream, per call, minus the time of one call alone.
   nanoseconds prefetch_queued_ns = 0;  // per walk of a call that is not alone on its stream
-  // A prefetch of one granule to the host, minus the copy, prefetch_block and 16 * host_map_page.
+  // A prefetch of one granule to the host, minus the copy, prefetch_block_ns and 16 * host_map_page_ns.
   nanoseconds prefetch_to_host_call_ns = 0;  // per call
   // Speed that a prefetch to the host keeps while one to the device runs, in percent. Measured: prefetches in
   // both directions at once from two threads: (time in + time out alone - time out) / time in.
@@ -116,7 +116,7 @@ struct uvm_costs {
   // discarded data minus one of resident data, per block.
   nanoseconds populate_ns = 0;  // per block
   // Discarding one block. Measured: a discard of 1 GiB, divided by 512.
-  nanoseconds discard_block_ns = 0;  // per block
+  nanoseconds discard_block_ns = 0;
 
   // --- access without moving (preferred on the host, accessed by the device) ---
 
@@ -138,16 +138,16 @@ struct uvm_costs {
   // Granules in each run of pages that unordered faults unmap from the CPU: about eight runs a block.
   std::uint64_t unmap_run_granules = 32;  // per run
   // Share of chunk_ns, in percent, for a block that still has its chunk but whose data has left the device.
-  std::uint64_t chunk_again_percent = 100;  // of chunk_ns
+  std::uint64_t chunk_again_percent = 100;
   // Maximum bytes of one eviction call, since other calls wait for its end (docs/contributing/cuda.md); 0: no
   // limit.
-  byte_count eviction_call_bytes = 0;  // maximum of one call; 0: no limit
+  byte_count eviction_call_bytes = 0;
   // Pause before each eviction call, so that other lanes' calls go first: as long as launches on a full
   // stream were seen to wait.
-  nanoseconds eviction_gives_way_ns = 0;  // pause before each eviction call
+  nanoseconds eviction_gives_way_ns = 0;
   // Share, in percent, of the kernel's link rate that copies between managed memory and its pinned twin use.
   // A copy that fills the link delays the discards beside it.
-  std::uint64_t twin_copy_percent = 100;  // of the kernel's link rate
+  std::uint64_t twin_copy_percent = 100;
 };
 
 // Smallest and largest value of an uncertain figure. Bounds on simulated times follow from them.
@@ -196,7 +196,7 @@ struct machine {
   // the measured time (docs/hints.md).
   nanoseconds slice_ns = 0;  // added to a launch for each part of an operator and each copy of a twin
   // Time by which operators beside copies of twins take longer, in percent of the copies' time.
-  std::uint64_t beside_copy_percent = 0;  // of the copies' time
+  std::uint64_t beside_copy_percent = 0;
 
   std::vector<operator_speed> operators;  // the first matching entry applies; without one, 100 percent
   std::vector<figure_bounds> bounds;

@@ -63,7 +63,7 @@ class block_placer {
   // `give_up_bytes`.
   void place_until(partial_packing& a, const placing_order& order, byte_count give_up_bytes);
   // Sets `a` (reusing its memory) to `before` with the block at place `from` moved to the earlier place `to`.
-  // Returns false, with `a` undefined, as soon as more than `max_above_goal` bytes lie above it.
+  // Returns false, with `a` undefined, as soon as more than `max_above_goal` bytes lie above the goal.
   bool place_earlier(const partial_packing& before, std::size_t from, std::size_t to,
                      byte_count max_above_goal, partial_packing& a);
 

@@ -46,7 +46,7 @@ class eviction_timetable {
     if (when == eviction_timing::early) return early;
     record_resident_blocks(residency_of(graph_, early, placement_.addresses, placement_.managed));
     schedule_lane();
-    delay_copies();
+    delay_evictions();
     return merge_actions();
   }
 
@@ -179,21 +179,22 @@ class eviction_timetable {
                         : evict_time(problem_.target, blocks, plan_.residences[e->tensor]);
   }
 
-  // Reserves lane time for discards first; copies get the rest.
+  // Reserves lane time for discards first; evictions get the rest.
   void schedule_lane() {
     start_times_.assign(fixed_actions_.size() + 1, 0);
     for (insertion_point s = 0; s < end(); ++s) start_times_[s + 1] = start_times_[s] + action_time(s);
     calendar lane;
-    for (const bool copying : {false, true}) {
+    for (const bool evicting : {false, true}) {
       for (departure& d : departures_) {
-        if (is_eviction(d) == copying)
+        if (is_eviction(d) == evicting)
           d.turn = lane.book_first_free(start_times_[d.from], departure_duration(d));
       }
     }
   }
 
-  // Delays each copy until its turn comes or the budget is reached, but never past the copy that follows.
-  void delay_copies() {
+  // Delays each eviction until its turn comes or the budget is reached, but never past the eviction that
+  // follows.
+  void delay_evictions() {
     const std::uint64_t capacity = placement_.managed_blocks_within(problem_.budget);
     insertion_point before = end();
     for (auto d = departures_.rbegin(); d != departures_.rend(); ++d) {

@@ -132,11 +132,11 @@ std::optional<std::vector<std::size_t>> resident_parts::choose_victims(position 
   std::vector<std::size_t> chosen;
   if (count <= most) return chosen;
   std::vector<candidate> all = find_candidates(now, wanted, spared);
-  std::ranges::sort(all, {}, [](const candidate& v) { return std::tuple(v.rank, v.first_block, v.part); });
-  for (const candidate& v : all) {
+  std::ranges::sort(all, {}, [](const candidate& c) { return std::tuple(c.rank, c.first_block, c.part); });
+  for (const candidate& c : all) {
     if (count <= most) break;
-    count -= v.freed_blocks;
-    chosen.push_back(v.part);
+    count -= c.freed_blocks;
+    chosen.push_back(c.part);
   }
   if (count > limit) return std::nullopt;
   return chosen;

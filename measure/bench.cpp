@@ -111,7 +111,8 @@ session& bench::libraries() {
 }
 
 void occupy_stream(bench& on, std::size_t stream) {
-  constexpr byte_count bytes = 64 * MiB;  // by one block, so that it is slow
+  constexpr byte_count bytes = 64 * MiB;
+  // One block touches it all, so that it is slow.
   touch_all(on.site(stream), on.shared_device(bytes)->data(), bytes, access::write, 1);
 }
 

@@ -214,7 +214,8 @@ double first_visit_ns(const readings_view& v) {
 
 // --- figures that depend on whether the driver does something ---
 
-// The driver copies whole chunks if a block takes less time than 512 copies of a page would.
+// The host's chunks are known to be 2 MiB if a block's copy takes less time than 512 copies of a page.
+// Otherwise their size is unknown: throws.
 double host_chunk_bytes(const readings_view& v) {
   constexpr double fastest_page_copy = 30;
   if (migrate_copy_ns(v) / as_double(managed_block / page) >= fastest_page_copy)
@@ -261,7 +262,7 @@ constexpr std::array machine_figures = std::to_array<figure>({
      }},
 });
 
-constexpr std::array driver_figures = std::to_array<figure>({
+constexpr std::array uvm_figures = std::to_array<figure>({
     {"uvm.interrupt_ns", [](const readings_view& v) { return v("isolated_idle") - v("isolated_mapped"); }},
     {"uvm.batch_ns", [](const readings_view& v) { return parts_of_fault(v).batch; }},
     {"uvm.fault_ns", [](const readings_view& v) { return parts_of_fault(v).fault; }},
@@ -351,7 +352,7 @@ figures figures_from(const readings& all, const uvm_costs& given) {
   figures made;
   bool whole = true;
   std::vector<figure> table(machine_figures.begin(), machine_figures.end());
-  table.insert(table.end(), driver_figures.begin(), driver_figures.end());
+  table.insert(table.end(), uvm_figures.begin(), uvm_figures.end());
   for (const figure& f : table) {
     try {
       spread s = spread_over_samples(f, all, given);

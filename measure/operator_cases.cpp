@@ -83,7 +83,7 @@ class placed_convolution {
               : where == operand_place::zero_copy ? on.pinned_memory(bytes)
                                                   : on.managed_memory(bytes);
     if (is_managed()) bring_to_device(on, memory_.range());
-    fill_by_gpu(on.libraries(), memory_.data(), bytes);
+    fill_randomly_by_gpu(on.libraries(), memory_.data(), bytes);
     work_ = bind_operator(on, what, memory_.data());
     if (where == operand_place::zero_copy) return;
     work_.call();  // loads kernels and libraries

@@ -63,6 +63,7 @@ class partly_resident_data {
   leased_memory memory_, times_;
 };
 
+// The case without `prepare`.
 benchmark_case order_case_without_work(std::string name, byte_count read_bytes) {
   benchmark_case m;
   m.name = std::move(name);

@@ -40,7 +40,7 @@ operand_layout layout_of(const std::vector<byte_count>& operands) {
   return made;
 }
 
-void fill_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type) {
+void fill_randomly_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type) {
   kernels::fill_random(on.compute(), data, static_cast<std::int64_t>(bytes / element_bytes(type)), type, 1);
   check(cudaStreamSynchronize(on.compute().stream));
 }

@@ -30,7 +30,7 @@ struct operand_layout {
 operand_layout layout_of(const std::vector<byte_count>& operands);
 
 // Fills memory with pseudo-random values on the GPU, and waits.
-void fill_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type = dtype::f32);
+void fill_randomly_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type = dtype::f32);
 
 // An operator bound to operands in `data`; it owns its workspace.
 struct bound_operator {
@@ -58,7 +58,8 @@ struct operator_with_operands {
 operator_with_operands operator_on_device(bench& on, const auto& what) {
   operator_with_operands made;
   made.memory = on.device_memory(layout_of(operand_bytes(what)).bytes);
-  fill_by_gpu(on.libraries(), made.memory.data(), made.memory.bytes(), operand_type(what.arithmetic));
+  fill_randomly_by_gpu(on.libraries(), made.memory.data(), made.memory.bytes(),
+                       operand_type(what.arithmetic));
   made.work = bind_operator(on, what, made.memory.data());
   return made;
 }

@@ -179,13 +179,13 @@ bool search_space::differs_widely(const std::vector<treatment>& treatments) cons
 
 // Makes these treatments both the current and the evaluated ones.
 void search_space::restart_from(const std::vector<treatment>& treatments) {
-  for (std::size_t c = 0; c < classes_.size(); ++c) record_swap(c, treatments[c]);
+  for (std::size_t c = 0; c < classes_.size(); ++c) update_swap_timing(c, treatments[c]);
   current_ = evaluated_ = treatments;
   decisions_ = decisions_for(treatments);
   changed_gaps_.clear();
 }
 
-void search_space::record_swap(std::size_t c, treatment how) {
+void search_space::update_swap_timing(std::size_t c, treatment how) {
   const tensor_id t = uses_.parts[gaps_[classes_[c].gaps.front()].part].tensor;
   const swap_timing now = timing_of(how);
   for (const std::uint32_t x : classes_[c].gaps) {
@@ -200,7 +200,7 @@ void search_space::undo_evaluated() {
   for (const std::uint32_t x : changed_gaps_) decisions_[x] = evaluator_.decisions()[x];
   changed_gaps_.clear();
   for_each_difference(evaluated_, current_, [&](std::size_t c) {
-    if (swaps(evaluated_[c]) || swaps(current_[c])) record_swap(c, current_[c]);
+    if (swaps(evaluated_[c]) || swaps(current_[c])) update_swap_timing(c, current_[c]);
     evaluated_[c] = current_[c];
   });
 }
@@ -210,7 +210,7 @@ void search_space::apply_treatments(const std::vector<treatment>& treatments) {
   for_each_difference(treatments, evaluated_, [&](std::size_t c) {
     const bool swapped = swaps(treatments[c]) || swaps(evaluated_[c]);
     moves_change = moves_change || swapped;
-    if (swapped) record_swap(c, treatments[c]);
+    if (swapped) update_swap_timing(c, treatments[c]);
     evaluated_[c] = treatments[c];
     for (const std::uint32_t x : classes_[c].gaps) {
       decisions_[x] = decision_for(treatments[c], x);

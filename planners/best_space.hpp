@@ -103,7 +103,7 @@ class search_space {
   void restart_from(const std::vector<treatment>& treatments);
   void undo_evaluated();
   void apply_treatments(const std::vector<treatment>& treatments);
-  void record_swap(std::size_t c, treatment how);
+  void update_swap_timing(std::size_t c, treatment how);
 
   const problem& p_;
   use_table uses_;

@@ -27,8 +27,7 @@ constexpr std::uint64_t parts_of(const division& d) {
 }
 
 // Times of one part: `pre` copies x and w to the device, `conv` runs the operators, `off` copies y to the
-// host.
-// `_last`: of the last part.
+// host. `_last`: of the last part.
 struct forward_part_times {
   nanoseconds pre = 0, conv = 0, off = 0, conv_last = 0, off_last = 0;
 };

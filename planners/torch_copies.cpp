@@ -81,18 +81,18 @@ bool torch_copies::delay_copies_in(const torch_kernels& kernels, const std::vect
   const auto give = [&](const incoming_copy& each, std::int64_t bytes) {
     for (std::size_t t = each.start_kernel; t < each.first_read; ++t) left[t] += bytes;
   };
-  for (const incoming_copy& each : incoming_) give(each, bytes_of(each));
+  for (const incoming_copy& each : incoming_) give(each, reserved_bytes_of(each));
   bool any = false;
   std::size_t earliest = 0;  // copies begin in the order in which they are read
   for (incoming_copy& each : incoming_) {
     std::size_t begin = std::max(each.start_kernel, earliest), room = each.first_read;
-    while (room > begin && left[room - 1] >= bytes_of(each)) --room;
+    while (room > begin && left[room - 1] >= reserved_bytes_of(each)) --room;
     while (room < each.first_read && !may_begin(kernels, room)) ++room;
     const std::size_t before = each.start_kernel;
     schedule_at(kernels, each, room);
     any |= each.start_kernel != before;
     earliest = each.start_kernel;
-    give(each, -bytes_of(each));
+    give(each, -reserved_bytes_of(each));
   }
   return any;
 }

@@ -53,7 +53,7 @@ class torch_copies {
   };
   void schedule_at(const torch_kernels& kernels, incoming_copy& each, std::size_t t);
   bool may_begin(const torch_kernels& kernels, std::size_t t) const;
-  std::int64_t bytes_of(const incoming_copy& each) const {
+  std::int64_t reserved_bytes_of(const incoming_copy& each) const {
     return orders_.dataflow.reserved_bytes(offloads_[each.offload_index].tensor);
   }
   std::int64_t copy_ns_of(torch_id tensor) const;

@@ -105,7 +105,7 @@ class part_states {
 
   // --- history: states between positions ---
   void reset_history(part_id p, part_state initial) { parts_[p].history.reset(initial); }
-  // Records that the state changes from `before` to `after` at position `at`.
+  // Records for state_after() that the state changes from `before` to `after` at position `at`.
   void record_change(part_id p, position at, part_state before, part_state after) {
     parts_[p].history.record_change(at, before, after);
   }
@@ -173,7 +173,8 @@ struct gap_transfers {
   position return_before = -1, leave_after = -1;
   friend bool operator==(const gap_transfers&, const gap_transfers&) = default;
 };
-// `staged`: whether the part's tensor is staged. `end`: size of the order.
+// `staged`: whether the tensor's residence is `staged`; otherwise there are no transfers. `end`: size of the
+// order.
 gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, position end);
 
 // Index of transfers by position: the parts that return before it, and the gaps whose parts leave after it.

@@ -223,9 +223,11 @@ void event_list::fill_block(position_block& b, std::span<const event> made, cons
     if (e.kind == event_kind::compute) {
       const nanoseconds time = forecaster_.compute_time(e);
       b.totals.compute_time += time;
-      if (e.is_recompute) b.totals.recompute_time += time;
-      if (!e.is_recompute)
+      if (e.is_recompute) {
+        b.totals.recompute_time += time;
+      } else {
         reserved = static_cast<std::int64_t>(forecaster_.reserved(static_cast<position>(e.subject)));
+      }
     } else if (e.kind != event_kind::discard) {
       ++b.totals.transfer_count;
       if (e.kind == event_kind::evict) continue;
@@ -244,7 +246,8 @@ void event_list::exchange_block(position at, position_block& other, std::int64_t
   live_bytes_.exchange(at, other.live_bytes, before);
 }
 
-// Recomputations before a position are in order, and most of them stay when its events change.
+// Updates recomputed_before_ for the exchanged events of a position. Recomputations there are in order, and
+// most of them stay.
 void event_list::replace_recomputes(std::span<const event> old, std::span<const event> now, position at) {
   const auto find_next = [](std::span<const event>& all) {
     while (!all.empty() && (all.front().kind != event_kind::compute || !all.front().is_recompute))

@@ -18,8 +18,8 @@ std::vector<byte_count> live_at_positions(const use_table& uses, std::span<const
 inline constexpr int max_return_attempts = 4;
 
 struct fit_result {
-  byte_count peak = 0;  // minimum peak: swapped parts are on the device as briefly as possible; a smaller
-                        // budget is infeasible
+  // Minimum peak: swapped parts are on the device as briefly as possible. A smaller budget is infeasible.
+  byte_count peak = 0;
   position peak_position = 0;               // position of that peak
   nanoseconds recompute_time = 0;           // time of all recomputations
   std::vector<std::uint32_t> stalled_gaps;  // gaps whose copy to the host delays a later compute, in order

@@ -60,16 +60,16 @@ lane_totals lane_simulator::simulate(std::span<const event> events, const std::v
   reset(events, staged);
   for (std::size_t i = 0; i < events.size(); ++i) {
     const event& e = events[i];
-    const auto at = static_cast<std::int32_t>(i);
+    const auto event_index = static_cast<std::int32_t>(i);
     switch (e.kind) {
       case event_kind::compute:
-        add_compute(e, at);
+        add_compute(e, event_index);
         break;
       case event_kind::prefetch:
-        add_fetch(e.subject, at);
+        add_fetch(e.subject, event_index);
         break;
       case event_kind::evict:
-        add_evict(e.subject, at);
+        add_evict(e.subject, event_index);
         break;
       case event_kind::discard:
         add_discard(e.subject);
@@ -113,8 +113,8 @@ void lane_simulator::add_step(lane where, lane_step s) {
   lanes_[index_of(where)].push_back(s);
 }
 
-void lane_simulator::add_compute(const event& e, std::int32_t at) {
-  lane_step s{at, 0, costs_.time_of_compute(e), {-1, -1, -1}};
+void lane_simulator::add_compute(const event& e, std::int32_t event_index) {
+  lane_step s{event_index, 0, costs_.time_of_compute(e), {-1, -1, -1}};
   if (e.is_recompute) totals_.recompute_time += s.time_alone;
   bool takes_memory = false;
   for (const touched_part& x : costs_.touches_of(e)) {
@@ -122,49 +122,49 @@ void lane_simulator::add_compute(const event& e, std::int32_t at) {
     if (last == permanent) continue;
     const bool comes = last == absent;
     takes_memory = takes_memory || comes;
-    last = at;
+    last = event_index;
     if (is_copied_[x.part] == 0) continue;
     copied_part& c = copied_parts_[x.part];
     if (comes) c.fetched_in_stay = -1;
-    c.computed_in_stay = at;
+    c.computed_in_stay = event_index;
     raise_to(s.waits_for, on_fetch, c.fetched);
     if (x.mode == access_mode::read) {
-      c.read = at;
+      c.read = event_index;
     } else {
       raise_to(s.waits_for, on_evict, c.evicted);
-      c.written = at;
+      c.written = event_index;
       c.is_host_copy_valid = false;
     }
   }
-  if (takes_memory) wait_for_memory(at, s.waits_for);
+  if (takes_memory) wait_for_memory(event_index, s.waits_for);
   add_step(lane::compute, s);
 }
 
-void lane_simulator::add_fetch(part_id p, std::int32_t at) {
+void lane_simulator::add_fetch(part_id p, std::int32_t event_index) {
   copied_part& c = copied_parts_[p];
-  lane_step s{at, p, costs_.parts[p].copy_to_device, {std::max(c.read, c.written), -1, c.evicted}};
+  lane_step s{event_index, p, costs_.parts[p].copy_to_device, {std::max(c.read, c.written), -1, c.evicted}};
   if (last_touches_[p] == absent) {
     c.computed_in_stay = -1;
-    wait_for_memory(at, s.waits_for);
+    wait_for_memory(event_index, s.waits_for);
   }
-  if (last_touches_[p] != permanent) last_touches_[p] = at;
-  c.fetched = c.fetched_in_stay = at;
+  if (last_touches_[p] != permanent) last_touches_[p] = event_index;
+  c.fetched = c.fetched_in_stay = event_index;
   c.is_host_copy_valid = true;
   totals_.bytes_to_device += costs_.parts[p].bytes;
   ++totals_.copy_count;
   add_step(lane::to_device, s);
 }
 
-void lane_simulator::add_evict(part_id p, std::int32_t at) {
+void lane_simulator::add_evict(part_id p, std::int32_t event_index) {
   copied_part& c = copied_parts_[p];
   if (!c.is_host_copy_valid) {
-    add_step(lane::to_host, {at, p, costs_.parts[p].copy_to_host, {c.written, c.fetched, -1}});
-    c.evicted = at;
+    add_step(lane::to_host, {event_index, p, costs_.parts[p].copy_to_host, {c.written, c.fetched, -1}});
+    c.evicted = event_index;
     c.is_host_copy_valid = true;
     totals_.bytes_to_host += costs_.parts[p].bytes;
     ++totals_.copy_count;
   }
-  if (last_touches_[p] >= 0) end_stay(p, at);
+  if (last_touches_[p] >= 0) end_stay(p, event_index);
 }
 
 void lane_simulator::add_discard(part_id p) {
@@ -198,10 +198,10 @@ void lane_simulator::record_release(release added) {
 
 // An allocation waits for releases, in their order, until enough memory is free in an arena as large as the
 // peak.
-void lane_simulator::wait_for_memory(std::int32_t at, last_events& after) const {
+void lane_simulator::wait_for_memory(std::int32_t event_index, last_events& after) const {
   if (memory_waits_ == memory_waits::for_all) return merge_latest(after, releasers_);
   if (releases_.empty()) return;
-  const byte_count spare = memory_.peak - memory_.live_bytes[static_cast<std::size_t>(at)];
+  const byte_count spare = memory_.peak - memory_.live_bytes[static_cast<std::size_t>(event_index)];
   if (releases_.back().bytes <= spare) return;
   merge_latest(after,
                std::ranges::lower_bound(releases_, releases_.back().bytes - spare, {}, &release::bytes)->by);

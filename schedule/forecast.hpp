@@ -57,20 +57,20 @@ class lane_simulator {
     std::int32_t evicted = -1, fetched = -1;  // last copy out; last copy in; skipped ones do not count
     bool is_host_copy_valid = false;          // the host copy has the current value
   };
-  struct release {  // all memory released up to and by event `event`, and the last events in each lane that
-                    // released it
+  // All memory released up to and by event `event`, and the last event in each lane that released it.
+  struct release {
     std::int32_t event = 0;
     byte_count bytes = 0;
-    last_events by{-1, -1, -1};  // last releasing event of each lane
+    last_events by{-1, -1, -1};
   };
   void reset(std::span<const event> events, const std::vector<bool>& staged);
-  void add_compute(const event& e, std::int32_t at);
-  void add_fetch(part_id p, std::int32_t at);
-  void add_evict(part_id p, std::int32_t at);
+  void add_compute(const event& e, std::int32_t event_index);
+  void add_fetch(part_id p, std::int32_t event_index);
+  void add_evict(part_id p, std::int32_t event_index);
   void add_discard(part_id p);
   void end_stay(part_id p, std::int32_t evicted);
   void record_release(release added);
-  void wait_for_memory(std::int32_t at, last_events& after) const;
+  void wait_for_memory(std::int32_t event_index, last_events& after) const;
   void add_step(lane where, lane_step s);
 
   const event_costs& costs_;

@@ -65,13 +65,13 @@ void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<
   };
   // Most gaps are not swapped, so eight are looked at together.
   static_assert(sizeof(swap_timing) == 1 && swap_timing::none == swap_timing{});
-  constexpr std::uint32_t together = sizeof(std::uint64_t);
+  constexpr std::uint32_t gaps_per_word = sizeof(std::uint64_t);
   const auto count = static_cast<std::uint32_t>(gaps_.size());
-  for (std::uint32_t x = 0; x < count; x += together) {
-    std::uint64_t some = 1;
-    if (x + together <= count) std::memcpy(&some, &timing[x], together);
-    if (some == 0) continue;
-    for (std::uint32_t i = x; i < std::min(x + together, count); ++i) add_if_swapped(i);
+  for (std::uint32_t x = 0; x < count; x += gaps_per_word) {
+    std::uint64_t timings = 1;
+    if (x + gaps_per_word <= count) std::memcpy(&timings, &timing[x], gaps_per_word);
+    if (timings == 0) continue;
+    for (std::uint32_t i = x; i < std::min(x + gaps_per_word, count); ++i) add_if_swapped(i);
   }
   // Places copies in the order of falling deadlines, so each ends at or before the start of the one placed
   // before it.

@@ -61,7 +61,7 @@ class driver_operation {
   void evict_block(block_entry& victim);
 
   const driver_times& times_;
-  nanoseconds retry_time_;  // to repeat the work on a block after an eviction made room
+  nanoseconds retry_time_;
   bool scattered_faults_ = false;
 };
 

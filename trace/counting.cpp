@@ -62,6 +62,7 @@ nanoseconds counting_cost_of(const unified_memory_record& r) {
   return running->with_faults ? of_any_beside_faults : of_bytes;
 }
 
+// Bytes alone; the sums of faults stay 0.
 driver_sums sums_of_records() {
   return {.to_gpus = running->recorded_bytes_to_gpus, .to_host = running->recorded_bytes_to_host};
 }

@@ -66,9 +66,8 @@ class event_sums {
   // Returns the fields `,"waiting_ns":..,"batches":..,"records":..` and the sums:
   // - waiting_ns: time in which at least one batch of GPU faults was serviced
   // - records: number of CUPTI's records; each took time that a run without a trace does not take
-  // - `"in_demand":[[first block, blocks, sum],...],...`: neighbouring blocks share an entry if their bytes
-  // are
-  //   equal or they moved whole; for faults all neighbours do
+  // - `"in_demand":[[first block, blocks, sum],...],...`: neighbouring blocks share an entry if
+  //   their bytes are equal or they moved whole; for faults all neighbours do
   // - `"granules":[[first block, blocks, mask],...]`: where less than whole blocks moved or faulted
   std::string json_fields() const;
 

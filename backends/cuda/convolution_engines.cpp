@@ -240,8 +240,9 @@ class engine_search {
   nanoseconds best_time_ = never;
 };
 
-// Returns the problem without its batch size, as text.
-std::string key_without_batch(convolution_problem p) {
+// Front of a precedent's key; the cap follows. Leaves out the batch size, and whether a filter gradient
+// accumulates.
+std::string precedent_key_prefix(convolution_problem p) {
   p.x.n = p.y.n = 1;
   if (p.kind == convolution_kind::backward_filter) p.accumulates = false;
   return signature_of(p) + " within ";
@@ -251,7 +252,7 @@ std::string key_without_batch(convolution_problem p) {
 // nullptr.
 const session::precedent* precedent_of(session& gpu, const convolution_problem& p, byte_count cap) {
   const auto& all = gpu.precedents();
-  const std::string front = key_without_batch(p);
+  const std::string front = precedent_key_prefix(p);
   const auto own = all.find(front + std::to_string(cap));
   if (own != all.end()) return &own->second;
   for (auto at = all.lower_bound(front); at != all.end() && at->first.starts_with(front); ++at) {
@@ -293,7 +294,7 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
   }
   gpu.precedents().try_emplace(
-      key_without_batch(problem) + std::to_string(cap),
+      precedent_key_prefix(problem) + std::to_string(cap),
       session::precedent{recipe->name, problem.x.n / recipe->parts, recipe->workspace_bytes, cap});
   return {standing, recipe->bind};
 }

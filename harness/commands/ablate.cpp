@@ -68,7 +68,7 @@ int ablate_command(const ablate_options& options) {
   if (!named) return stopped();
   if (!set) {
     const hint_strategy* best = fastest_rules(*named);
-    if (best == nullptr && runs.print_failures() != 0) return 1;
+    if (best == nullptr && runs.print_failures()) return 1;
     if (best == nullptr) throw input_error("no hint works within that budget; give a larger one");
     set = *best;
   }
@@ -80,7 +80,7 @@ int ablate_command(const ablate_options& options) {
   fmt::print("{}: {}", setting_text(setting), ablation_text(*named, plan, *records));
   fmt::print("records are in {}\n", out);
   std::fflush(stdout);
-  return runs.print_failures();
+  return runs.print_failures() ? 1 : 0;
 }
 
 }  // namespace um

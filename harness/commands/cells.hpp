@@ -33,7 +33,8 @@ cell with_machine(cell work, const std::vector<machine>& machines);
 environment environment_for(std::span<cell> cells, const std::vector<machine>& machines,
                             const std::string& like, signal_watch& signals);
 
-// A row of text on the precision and what it means for times; "" if the network comes from a file.
+// A row of text if fp32 without TF32 makes the network slower than it could be; else "", as for a network
+// from a file.
 std::string precision_row(const cell& work);
 
 bool are_all_simulated(std::span<const cell> cells);

@@ -52,7 +52,7 @@ struct option_value {
 
 // Prints the values of --fusion, --precision and --memory-order.
 void list_network_option_values() {
-  constexpr std::array<option_value, 9> levels{{
+  constexpr std::array<option_value, 9> values{{
       {"--fusion", to_text(fusion::fused),
        "operators joined wherever one pass over the data does for several"},
       {"", to_text(fusion::none),
@@ -68,12 +68,12 @@ void list_network_option_values() {
       {"--memory-order", to_text(memory_order::nchw), "the default for fp32"},
       {"", to_text(memory_order::nhwc), "the default for tf32 and bf16"},
   }};
-  static_assert(levels.size() ==
+  static_assert(values.size() ==
                 enum_names<fusion>.size() + enum_names<precision>.size() + enum_names<memory_order>.size());
   fmt::print("each of them with\n");
   constexpr std::size_t indent = 30;
-  for (const option_value& l : levels) {
-    fmt::print("  {:<17} {:<9} {}\n", l.option, l.value, wrap_text(l.meaning, indent));
+  for (const option_value& v : values) {
+    fmt::print("  {:<17} {:<9} {}\n", v.option, v.value, wrap_text(v.meaning, indent));
   }
 }
 

@@ -243,7 +243,7 @@ int tune_command(const tune_options& options) {
   fmt::print("{}the rules are in {}, the records in {}; use them with --strategy {}\n", work.report(), out,
              kept, out);
   std::fflush(stdout);
-  return runs.print_failures();
+  return runs.print_failures() ? 1 : 0;
 }
 
 }  // namespace um

@@ -268,18 +268,18 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& requeste
   return all;
 }
 
-int trials::print_failures() const {
+bool trials::print_failures() const {
   // Contradictory rules give an invalid plan, which is not run and does not count as a failure.
   const auto failed = [](const auto& r) {
     const bool never_ran = r.second.result == outcome::wrong_result && r.second.samples.empty();
     return !is_result(r.second.result) && r.second.result != outcome::unsupported && !never_ran;
   };
   const auto all = std::ranges::count_if(earlier_records_, failed);
-  if (all == 0) return 0;
+  if (all == 0) return false;
   const auto& first = *std::ranges::find_if(earlier_records_, failed);
   print_text("umbench: {} of {} trials failed, such as {}: {}; their records in {} say why\n", all,
              earlier_records_.size(), first.first, outcome_text(first.second), file_.path().string());
-  return 1;
+  return true;
 }
 
 }  // namespace um

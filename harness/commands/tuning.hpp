@@ -53,9 +53,9 @@ class trials {
   // `why` is the heading of the progress on standard error. Throws append_error.
   std::optional<std::vector<record>> run(const std::vector<cell>& requested, const std::string& why);
 
-  // Prints on standard error how many records so far are failures such as crashes. Returns the exit code: 1
-  // if there are any, else 0.
-  int print_failures() const;
+  // Prints on standard error how many records so far are failures such as crashes. Returns whether there
+  // are any.
+  bool print_failures() const;
 
  private:
   record_file& file_;

@@ -11,14 +11,14 @@
 namespace um {
 namespace {
 
-constexpr std::string_view driver = "uvm.";
+constexpr std::string_view uvm_prefix = "uvm.";
 
 bool is_uvm_figure(const figure& f) {
-  return f.name.starts_with(driver);
+  return f.name.starts_with(uvm_prefix);
 }
 // Name of the figure within its object.
 std::string json_field_of(const figure& f) {
-  return std::string(is_uvm_figure(f) ? f.name.substr(driver.size()) : f.name);
+  return std::string(is_uvm_figure(f) ? f.name.substr(uvm_prefix.size()) : f.name);
 }
 
 std::vector<std::string> names_of_figures() {

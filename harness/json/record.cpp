@@ -273,7 +273,7 @@ void describe_result(auto& v, record& r) {
   v.optional_field("cycle", r.cycle);
   describe_counters(v, r);
   v.field("counters_reason", r.counters_reason);
-  v.field("observed", r.observed);
+  v.field("observed", r.gpu_and_host);
   v.field("memory", r.memory);
   v.field("planning_ns", r.planning_time);
   v.field("compute_ns", r.compute_time);

@@ -28,10 +28,10 @@ std::vector<traced_lifetime> lifetimes_from_csv(std::string_view text, std::stri
 // peak, blocks of 1 MiB and more are swapped out between the last access before and the first access after
 // the peak.
 struct swapped_lifetimes {
-  std::vector<traced_lifetime> lifetimes;  // a swapped one becomes two: until the access before its absence,
-                                           // and from the access after it
-  std::size_t swapped_count = 0;           // number of lifetimes that are swapped out
-  byte_count bytes = 0;                    // sum of the swapped bytes; each is copied out once and back once
+  // A swapped lifetime becomes two: until the access before its absence, and from the access after it.
+  std::vector<traced_lifetime> lifetimes;
+  std::size_t swapped_count = 0;  // number of lifetimes that are swapped out
+  byte_count bytes = 0;           // sum of the swapped bytes; each is copied out once and back once
 };
 // The distinct choices by the 44 weightings of AutoSwap, those with the fewest bytes first. Times have no
 // unit, so copies are taken to last no time. Empty if nothing needs to or can be swapped.

@@ -101,8 +101,8 @@ clock::duration execute_and_record(record& r, const cell& work, backend& target,
     how.linger_time = observer::linger_time;
   }
   const execution done = target.execute(g, plan, how);
-  if (seen) r.observed = seen->result();
-  if (!r.simulated && !seen) r.observed.missing_reason = "only times were asked for";
+  if (seen) r.gpu_and_host = seen->result();
+  if (!r.simulated && !seen) r.gpu_and_host.missing_reason = "only times were asked for";
   record_execution(r, g, done);
   if (has_opaque(g)) r.loss.reset();
   if (e.timeline && !done.iterations.empty()) r.timeline = timeline_of(g, plan, done);

@@ -54,7 +54,7 @@ bool is_number(std::string_view word) {
 }
 
 // Splits "layer1.0.bn1" into the part before its first numeric component, that number, and the rest.
-std::tuple<std::string, std::string, std::string> split_at_number(const std::string& module) {
+std::tuple<std::string, std::string, std::string> split_at_first_number(const std::string& module) {
   for (std::size_t begin = 0; begin < module.size();) {
     const std::size_t end = std::min(module.find('.', begin), module.size());
     const std::string word = module.substr(begin, end - begin);
@@ -101,7 +101,7 @@ std::vector<table_line> merged_lines(const std::vector<module_row>& rows) {
   std::vector<table_line> lines;
   std::map<std::tuple<std::string, std::string, unsigned>, std::size_t> known;
   for (const module_row& row : rows) {
-    const auto [before, number, after] = split_at_number(row.module);
+    const auto [before, number, after] = split_at_first_number(row.module);
     const auto [at, fresh] = known.try_emplace({before, after, treatment_bits(row)}, lines.size());
     if (fresh) lines.push_back({.before = before, .after = after, .numbers = {}, .sum = {}});
     table_line& l = lines[at->second];

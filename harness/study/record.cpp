@@ -38,7 +38,7 @@ record make_record(const cell& work) {
   r.iterations = e.iterations;
   r.simulated = work.backend.is_simulated;
   r.memory.budget = e.budget;
-  r.observed.missing_reason = r.simulated ? "simulated" : "no iteration ended";
+  r.gpu_and_host.missing_reason = r.simulated ? "simulated" : "no iteration ended";
   return r;
 }
 

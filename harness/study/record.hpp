@@ -107,7 +107,7 @@ struct record {
   std::optional<steady_cycle> cycle;    // only if simulated iterations do not converge to one time
   std::optional<counters> first, last;  // of the first and the last iteration
   std::optional<std::string> counters_reason;  // why some counters were not observed
-  observation observed;
+  observation gpu_and_host;
   memory_figures memory;
   std::optional<nanoseconds> planning_time;  // time to make the plan; nothing: simulated, or no plan
   std::optional<nanoseconds> compute_time;   // sum of the operators' times, everything resident

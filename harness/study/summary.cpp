@@ -244,7 +244,7 @@ std::string summary(const record& r) {
   if (r.last)
     text += row("moved", moved_text(*r.last) + amplification_text(r) + faults_text(*r.last) +
                              " in the last iteration");
-  text += observed_rows(r.observed);
+  text += observed_rows(r.gpu_and_host);
   if (r.loss) text += row("loss", fmt::format("{}", *r.loss));
   return text;
 }

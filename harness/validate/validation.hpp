@@ -24,9 +24,9 @@ struct known_figure {
   built_network network;
   std::optional<double> ratio;  // set for cells, and for patterns that have a ratio
   std::vector<double> ratios;   // range of the ratio, if the source states only that
-  std::string strategy,
-      baseline;  // strategy whose time divides the cell's; "compute": the operators' time with everything
-                 // resident; "": none
+  std::string strategy;
+  // Strategy whose time divides the cell's; "": none; "compute": the operators' time with all data resident.
+  std::string baseline;
 };
 
 // Range of the simulated value over uncertain inputs: the order of accesses, and the figures of the machine
@@ -48,7 +48,8 @@ struct cell_comparison {
   double later_median = 0;           // median of the measured later iterations
   bool has_other_addresses = false;  // the arenas differ from the record's, so the measured plan was another
 };
-// Relative distance of the prediction from the known range: 0 inside it, infinite without a prediction.
+// Relative deviation of the prediction from the known range, negative below it: 0 inside it, infinite without
+// a prediction.
 double deviation_of(const comparison& c);
 // Whether the band overlaps the known range.
 bool is_within_band(const comparison& c);

@@ -40,8 +40,8 @@ double lagrangian::evaluate(const prices& x) {
   std::vector<bool> chosen(model_.position_count, false);
   if (allowed_.recomputes) chosen = max_weight_closure(gain, model_.required_positions);
   for (std::size_t o = 0; o < model_.position_count; ++o) sum -= chosen[o] ? gain[o] : 0;
-  for (std::size_t i = 0; i < model_.fixed_bytes.size(); ++i)
-    sum -= x.byte_prices[i] * (1 - model_.fixed_bytes[i]);
+  for (std::size_t i = 0; i < model_.fixed_share.size(); ++i)
+    sum -= x.byte_prices[i] * (1 - model_.fixed_share[i]);
   for (std::size_t o = 0; o < model_.position_count; ++o)
     sum -= model_.compute_time[o] * (x.lane_prices[2 * o + 1][copy_out] + x.lane_prices[2 * o + 1][copy_in]);
   add_excess(chosen);
@@ -65,9 +65,9 @@ void lagrangian::add_excess(const std::vector<bool>& chosen) {
                change);
   }
   double here = 0;
-  for (std::size_t i = 0; i < model_.fixed_bytes.size(); ++i) {
+  for (std::size_t i = 0; i < model_.fixed_share.size(); ++i) {
     here += change[i];
-    excess_.byte_prices[i] = here + model_.fixed_bytes[i] - 1;
+    excess_.byte_prices[i] = here + model_.fixed_share[i] - 1;
   }
   for (std::size_t o = 0; o < model_.position_count; ++o) {
     for (const priced_lane l : {copy_out, copy_in})
@@ -78,8 +78,8 @@ void lagrangian::add_excess(const std::vector<bool>& chosen) {
 void lagrangian::add_excess(const value& v, const value_choice& c, std::vector<double>& change) {
   const auto hold = [&](std::size_t begin, std::size_t end) {
     if (begin >= end) return;
-    change[begin] += v.bytes;
-    change[end] -= v.bytes;
+    change[begin] += v.budget_share;
+    change[end] -= v.budget_share;
   };
   if (c.only_copy_out) excess_.lane_prices[c.only_copy_out->interval][copy_out] += v.copy_out_time;
   for (std::size_t k = 0; k < v.absences.size(); ++k) {

@@ -142,7 +142,7 @@ prices best_start_prices(const model& m, allowed_moves allowed, prices start) {
   constexpr std::size_t most_values = 8;
   std::vector<const value*> largest;
   for (const value& v : m.values) largest.push_back(&v);
-  std::ranges::stable_sort(largest, std::ranges::greater{}, [](const value* v) { return v->bytes; });
+  std::ranges::stable_sort(largest, std::ranges::greater{}, [](const value* v) { return v->budget_share; });
   largest.resize(std::min(largest.size(), most_values));
   lagrangian at(m, allowed);
   double best = at.evaluate(start);

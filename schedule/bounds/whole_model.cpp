@@ -27,17 +27,17 @@ class model_builder {
     for (std::vector<double>* times : {&model_.compute_time, &model_.recompute_time}) {
       for (double& t : *times) t /= model_.unit_ns;
     }
-    model_.fixed_bytes.assign(2 * model_.position_count, 0);
+    model_.fixed_share.assign(2 * model_.position_count, 0);
     add_operands();
     add_values();
     find_unavoidable_absences();
     add_required_positions();
     constexpr double rounding = 1e-9;
-    model_.is_feasible = model_.fixed_bytes.empty() || std::ranges::max(model_.fixed_bytes) <= 1 + rounding;
-    std::vector<double> all = model_.fixed_bytes;
+    model_.is_feasible = model_.fixed_share.empty() || std::ranges::max(model_.fixed_share) <= 1 + rounding;
+    std::vector<double> all = model_.fixed_share;
     for (const value& v : model_.values) {
       for (const absence& s : v.absences) {
-        for (std::size_t i = s.begin; i < s.end; ++i) all[i] += v.bytes;
+        for (std::size_t i = s.begin; i < s.end; ++i) all[i] += v.budget_share;
       }
     }
     model_.fits_entirely = all.empty() || std::ranges::max(all) <= 1 + rounding;
@@ -71,7 +71,7 @@ class model_builder {
       double sum = -in_place_bytes(at);
       for (const touched_part& x : uses_.touched_parts[static_cast<std::size_t>(at)])
         sum += is_small(x.part) ? 0 : budget_share(x.part);
-      for (const int half : {0, 1}) model_.fixed_bytes[static_cast<std::size_t>(2 * at + half)] += sum;
+      for (const int half : {0, 1}) model_.fixed_share[static_cast<std::size_t>(2 * at + half)] += sum;
     }
   }
 
@@ -83,7 +83,7 @@ class model_builder {
       if (!is_small(at->part)) {
         value v;
         const auto bytes = static_cast<double>(uses_.parts[at->part].bytes);
-        v.bytes = budget_share(at->part);
+        v.budget_share = budget_share(at->part);
         v.copy_out_time = bytes * rate(problem_.target.link_to_host_bytes_per_s) / model_.unit_ns;
         v.copy_in_time = bytes * rate(problem_.target.link_to_device_bytes_per_s) / model_.unit_ns;
         v.first_leave_interval = static_cast<std::size_t>(2 * (at->producer + 1));
@@ -102,12 +102,12 @@ class model_builder {
     }
   }
 
-  // Adds a value, or its bytes to the fixed bytes where it can neither leave nor be recomputed.
+  // Adds a value, or its share to the fixed shares where it can neither leave nor be recomputed.
   void add_value(value v) {
     const bool some = std::ranges::any_of(v.absences, &absence::is_recomputable);
     for (absence& s : v.absences) {
       if (allowed_.swaps || s.is_recomputable) continue;
-      for (std::size_t i = s.begin; i < s.end; ++i) model_.fixed_bytes[i] += v.bytes;
+      for (std::size_t i = s.begin; i < s.end; ++i) model_.fixed_share[i] += v.budget_share;
       s.end = s.begin;
     }
     if (allowed_.swaps || some) model_.values.push_back(std::move(v));
@@ -120,7 +120,7 @@ class model_builder {
     for (value& v : model_.values) {
       for (absence& s : v.absences) {
         for (std::size_t i = s.begin; i < s.end; ++i) {
-          if (model_.fixed_bytes[i] + v.bytes <= 1 + rounding) continue;
+          if (model_.fixed_share[i] + v.budget_share <= 1 + rounding) continue;
           if (!s.must_leave()) s.first_without_room = i;
           s.room_again = i + 1;
         }

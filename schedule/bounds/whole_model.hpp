@@ -33,8 +33,8 @@ struct absence {
 
 // A value of a part: what one producer wrote, and the gaps between its uses.
 struct value {
-  double bytes = 0, copy_out_time = 0,
-         copy_in_time = 0;               // fraction of the budget; times of its copies out and in
+  double budget_share = 0;
+  double copy_out_time = 0, copy_in_time = 0;
   std::size_t first_leave_interval = 0;  // first interval in which the value can leave the device
   std::size_t producer = 0;              // position that computes the value, if any absence is recomputable
   bool starts_on_host = false;           // the value starts on the host and off the device
@@ -48,13 +48,13 @@ struct model {
   double unit_ns = 0;                  // nanoseconds of one unit of time
   std::vector<double> compute_time;    // compute time per position
   std::vector<double> recompute_time;  // per position
-  std::vector<double> fixed_bytes;     // per instant: bytes that no decision moves off the device
+  std::vector<double> fixed_share;  // per instant: share of the budget that no decision moves off the device
   std::vector<value> values;
   std::vector<std::vector<std::size_t>>
       required_positions;  // per position: positions that must run again before it
   std::vector<int>
       recomputable_value_count;  // per position: number of values that can be computed again there
-  bool is_feasible = true;       // whether operands and fixed bytes fit the budget
+  bool is_feasible = true;       // whether operands and fixed shares fit the budget
   bool fits_entirely = true;     // whether everything fits at once
 };
 
@@ -97,7 +97,7 @@ class price_index {
   double lane_price(std::size_t interval, priced_lane l) const { return prices_->lane_prices[interval][l]; }
   // Price of holding a value from instant `begin` to instant `end`.
   double holding_cost(const value& v, std::size_t begin, std::size_t end) const {
-    return end <= begin ? 0 : v.bytes * (byte_price_sum_[end] - byte_price_sum_[begin]);
+    return end <= begin ? 0 : v.budget_share * (byte_price_sum_[end] - byte_price_sum_[begin]);
   }
   // The next interval in which a copy out is cheaper.
   std::size_t cheaper_copy_out_after(std::size_t interval) const { return cheaper_copy_out_after_[interval]; }

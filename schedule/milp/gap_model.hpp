@@ -63,10 +63,10 @@ time_slots make_slots(const use_table& uses, const forecaster& costs, std::size_
 struct gap_columns {
   std::uint32_t gap = 0;
   std::size_t first_slot = 0;
-  std::vector<column> released,
-      reacquired;  // whether the part's memory is released by that slot; reacquired by it
-  std::vector<std::optional<column>> recompute_in_slot;  // whether the part is recomputed in that slot; last
-                                                         // entry: right before the next use
+  std::vector<column> released;    // whether the part's memory is released by that slot
+  std::vector<column> reacquired;  // whether it is reacquired by that slot
+  // Whether the part is recomputed in that slot. Last entry: right before the next use.
+  std::vector<std::optional<column>> recompute_in_slot;
   std::optional<column> swap_share;
 };
 

@@ -30,11 +30,11 @@ inline record sample_record() {
   r.first.emplace().faults = 7;
   r.last.emplace().fault_to_device_bytes = 1234;
   r.counters_reason = "made up";
-  r.observed.before.emplace().sm_clock_mhz = 1980;
-  r.observed.after = gpu_state{1755, 3201, 60, 690000, 5, 16, 0, {{"sw_power_cap"}}};
-  r.observed.host_cpu = 7000;
-  r.observed.energy_uj = 123456;
-  r.observed.missing_reason = "made up";
+  r.gpu_and_host.before.emplace().sm_clock_mhz = 1980;
+  r.gpu_and_host.after = gpu_state{1755, 3201, 60, 690000, 5, 16, 0, {{"sw_power_cap"}}};
+  r.gpu_and_host.host_cpu = 7000;
+  r.gpu_and_host.energy_uj = 123456;
+  r.gpu_and_host.missing_reason = "made up";
   r.memory.footprint = footprint_terms{1, 2, 3, 4, 5, 6, 7, 28};
   r.memory.budget = 18;
   r.memory.device_arena = 9;

@@ -52,8 +52,8 @@ grid_cover grid_cover_of(std::int64_t channels, std::int64_t positions, std::int
     result.grid.x = static_cast<unsigned>(channels);
     result.block = dim3(1, block_threads);
   } else {
-    // A row of the block has at most a warp, so that few sums of a channel are combined, and few leave a
-    // block.
+    // At most 32 threads lie along the channels. A block then covers many positions of few channels, so it
+    // writes few sums, and a channel has few sums of blocks to combine.
     const std::int64_t vectors = channels / Layout::vector;
     result.grid.x = static_cast<unsigned>(divide_up(vectors, 32));
     result.block.x = static_cast<unsigned>(divide_up(vectors, result.grid.x));

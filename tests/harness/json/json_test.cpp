@@ -362,7 +362,7 @@ TEST(RecordJson, ReadsBackEqual) {
   const record back = record_from_json(line, "line");
   EXPECT_EQ(to_json(back), line);
   EXPECT_EQ(back.samples, r.samples);
-  EXPECT_EQ(back.observed.after, r.observed.after);
+  EXPECT_EQ(back.gpu_and_host.after, r.gpu_and_host.after);
   EXPECT_EQ(kind_of_line(line, "line"), line_kind::record);
 }
 
