@@ -75,7 +75,7 @@ def best_command_line(umbench_path, task, budget_bytes, record_file):
 
 
 def best_ms_within(umbench_path, task, budget_bytes):
-    """Milliseconds of a step of `best` within that peak of device memory. Raises umbench_runs.Failed."""
+    """Milliseconds of a step of `best` within that peak of device memory. Raises umbench_runs.UmbenchFailed."""
     import subprocess  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:

@@ -163,7 +163,7 @@ def adjust_p_values(p_values, correction, chances_beyond_limit=None, are_beyond_
     Hochberg) the share of false ones among all alarms. If nothing changed, both bound the same chance.
 
     An alarm also needs a change beyond the limit. `chances_beyond_limit`: for each cell the chance that noise alone moves it beyond the limit (1 if
-    not given). At some p, sum(min(p, chance_beyond)) false alarms are expected, so cells of little noise do not make it harder to find
+    not given). At some p, sum(min(p, chances_beyond_limit)) false alarms are expected, so cells of little noise do not make it harder to find
     changes of noisy ones. `are_beyond_limit`: for each cell whether its change is beyond the limit (True if not given)."""
     p = numpy.asarray(p_values, dtype=float)
     order = numpy.argsort(p, kind="stable")

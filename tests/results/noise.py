@@ -20,7 +20,7 @@ def measured_records():
 
 @functools.cache
 def measured_cells():
-    """[[Cell, ...], ...] of each file."""
+    """[[MeasuredCell, ...], ...] of each file."""
     return [[measured_cell_of(record) for record in file] for file in measured_records()]
 
 

@@ -253,6 +253,45 @@ def test_steps_without_places_in_a_pool_keep_their_memory(model, monkeypatch):
     assert model.graphs.state == "launched" and "no places are found" in model.graphs.plan.launched_because
 
 
+def test_a_budget_without_room_for_a_pool_is_told(model):
+    model.arena.mappable_bytes = lambda: 0
+    train(model, 8)
+    assert model.graphs.state == "launched" and model.graphs.plan.launched_because == "the budget leaves no room for a pool"
+
+
+def test_a_model_compiled_for_two_shapes_is_launched(model):
+    for is_backward in (False, True):
+        model.graphs.wrap_pass(None, is_backward)
+    train(model, 8)
+    assert model.graphs.state == "launched" and "compiled more than once" in model.graphs.plan.launched_because
+
+
+def test_a_step_without_known_passes_is_launched(model):
+    model.arena.requests_of_passes = lambda: None
+    train(model, 8)
+    assert model.graphs.state == "launched" and "more than one forward" in model.graphs.plan.launched_because
+
+
+def test_a_pass_that_is_refused_tells_why(model, monkeypatch):
+    monkeypatch.setattr(torch, "empty_like", lambda each: torch.empty(each.shape).mT)
+    train(model, 8)
+    assert model.graphs.state == "launched" and model.graphs.plan.launched_because == "elements of an input overlap or have gaps"
+
+
+@pytest.mark.parametrize("error", [AttributeError, NameError, TypeError])
+def test_a_fault_of_the_program_during_a_recording_is_raised(model, error):
+    usual = model.run_forward
+
+    def fails(inputs):
+        if FakeGraph.recorded:
+            raise error
+        return usual(inputs)
+
+    model.graphs.passes[0].launch = fails
+    with pytest.raises(error):
+        train(model, 8)
+
+
 def test_a_pool_beyond_the_budget_is_given_up(model, monkeypatch):
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2)
     train(model, 8)

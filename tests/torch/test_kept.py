@@ -308,7 +308,6 @@ def peak_and_step_errors(record, predicted, peak_key, step_key):
 
 def networks_with_larger_errors(errors_by_network, max_peak_error, max_step_error):
     """[[networks with a larger error of the peak], [with a larger error of the step's time]]."""
-    """[[networks with a larger error of the peak], [with a larger error of the step's time]]."""
     return [[name for name, off in errors_by_network.items() if abs(off[i]) > most] for i, most in enumerate((max_peak_error, max_step_error))]
 
 

@@ -13,7 +13,7 @@ LAYERS, LIBRARY, GENERATED, LAUNCH = 4, {"ns": 40_000, "workspace": 512}, 1_000,
 
 
 class FakeTimes:
-    """As measuring.Times, of a GPU on which all operators of a kind take the same time."""
+    """As measuring.OperatorTimes, of a GPU on which all operators of a kind take the same time."""
 
     def __init__(self):
         self.layouts = set()

@@ -370,7 +370,7 @@ def unwrapped_module(model):
 
 
 def add_loss(model, inputs, autocast_type):
-    """(WithLoss, inputs, whether made-up labels were added as the last input)."""
+    """(ModelWithLoss, inputs, whether made-up labels were added as the last input)."""
     if not any(p.requires_grad for p in model.parameters()):
         raise CannotExport("no parameter requires a gradient; give --inference for the forward pass alone")
     with torch.no_grad(), AsCuda(), autocast_context(autocast_type):

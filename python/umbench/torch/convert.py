@@ -111,7 +111,7 @@ class _DocumentWriter:
     """Collects tensors and operators in order. `memory` is {base of this graph: name of its tensor}."""
 
     def __init__(self, names_and_roles, uses_channels_last):
-        self.primals, self.channels_last = names_and_roles, uses_channels_last
+        self.names_and_roles, self.channels_last = names_and_roles, uses_channels_last
         self.tensors, self.ops, self.names, self.op_names = {}, [], set(), set()
         self.memory = {}
         self.left_out, self.generated, self.alone, self.launches, self.copied = 0, {}, {}, {}, {}
@@ -128,7 +128,7 @@ class _DocumentWriter:
             last_reader |= {read: number for read in kernel.reads}
         for node in graph.nodes:
             if node.op == "placeholder" and node not in self.memory and isinstance(value_of(node), torch.Tensor):
-                name, role = self.primals.get(node.name, (node.name, "input"))
+                name, role = self.names_and_roles.get(node.name, (node.name, "input"))
                 self.add_tensor(node, name, role)
         if self.channels_last and tensor_use == "activation":
             for node in layouts.placeholders_to_reorder(graph):
@@ -138,7 +138,7 @@ class _DocumentWriter:
 
     def bases_that_outlive(self, graph):
         """Bases whose memory outlives the graph: results, parameters and inputs."""
-        primals = {n for n in graph.nodes if n.op == "placeholder" and n.name in self.primals}
+        primals = {n for n in graph.nodes if n.op == "placeholder" and n.name in self.names_and_roles}
         return primals | {base_of(n) for n in output_nodes_of(graph) if isinstance(n, torch.fx.Node)}
 
     def bind_saved_values(self, forward, backward):

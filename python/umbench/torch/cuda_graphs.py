@@ -49,7 +49,7 @@ class TensorLayout:
 
 class CompiledPass:
     """A compiled pass of a step. `launch`: runs its kernels for a list of inputs, which it empties. `inputs`: [(address, bytes)] of the last
-    inputs on the GPU, 0 for others. `moving`: positions of those that have changed. `recorded`: its Recording, or None."""
+    inputs on the GPU, 0 for others. `moving`: positions of those that have changed. `recorded`: its PassRecording, or None."""
 
     def __init__(self, step_graphs, launch, is_backward):
         self.step, self.launch, self.is_backward = weakref.ref(step_graphs), launch, is_backward
@@ -178,6 +178,8 @@ class StepGraphs:
         """Finds places in the pool for the tensors of both passes, first without giving any memory back. Raises NotRecorded if there are none."""
         split = arena.requests_of_passes()
         self.passes.sort(key=lambda each: each.is_backward)
+        if len(self.passes) > 2:
+            raise NotRecorded("the model was compiled more than once, as for another input shape or mode")
         if [each.is_backward for each in self.passes] != [False, True] or split is None:
             raise NotRecorded("a step is more than one forward and one backward pass")
         requests, outside = split
@@ -205,6 +207,8 @@ class StepGraphs:
 
     def _find_holds(self, requests, max_pages):
         """(pages of the pool, the changes of held pieces with which the requests find room there). Raises NotRecorded if there are none."""
+        if max_pages <= 0:
+            raise NotRecorded("the budget leaves no room for a pool")
         for pages in range(max_pages, max(0, max_pages - SIZES_TRIED), -1):
             changes, lacking = steering.find_holds(requests, FreePieces([(pages * PAGE, 2**40)]), 0, pages * PAGE)
             if changes is not None:
@@ -218,6 +222,11 @@ class StepGraphs:
         layouts = [TensorLayout(each) for each in inputs]
         try:
             graph, copied, outputs = self._capture(compiled_pass, inputs, layouts)
+        except NotRecorded as error:
+            self.plan.launched_because = str(error)
+            return self._launch_instead(compiled_pass, layouts)
+        except (AttributeError, NameError, TypeError):
+            raise  # these are faults of the program, not of a kernel
         except Exception as error:  # noqa: BLE001  kernels that cannot be recorded raise errors of many types
             self.plan.launched_because = f"a pass cannot be recorded: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
             return self._launch_instead(compiled_pass, layouts)

@@ -279,7 +279,7 @@ class PlanningCompiler:
 
     def compile_in_shares(self, graph, inputs):
         return private.compile_graph(chunks.cut_losses_into_shares(graph, self.shares), inputs, weakly_bound(self.plan_and_split), self.backend,
-                                     self.graphs and self.graphs.wrap_pass)
+                                     self.graphs and weakly_bound(self.graphs.wrap_pass))
 
     def plan_and_split(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()

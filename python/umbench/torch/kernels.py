@@ -209,11 +209,11 @@ class _KernelGroups:
     read it]}; extents: {group: (results, elements reduced to each)}; predecessors: {group: a bit for each group that has to run before}."""
 
     def __init__(self, computations):
-        self.buffers, self.members, self.group_of, self.readers = computations, {}, {}, {}
+        self.computations, self.members, self.group_of, self.readers = computations, {}, {}, {}
         self.extents, self.predecessors = {}, {}
-        for number, (node, buffer) in enumerate(computations.items()):
-            self.group_of[node], self.members[number], self.extents[number] = number, [node], buffer.extent
-            for read in buffer.reads:
+        for number, (node, computation) in enumerate(computations.items()):
+            self.group_of[node], self.members[number], self.extents[number] = number, [node], computation.extent
+            for read in computation.reads:
                 self.readers.setdefault(read, []).append(node)
             self.predecessors[number] = 0
             for other in self.groups_read_by(number):
@@ -221,13 +221,13 @@ class _KernelGroups:
 
     def groups_read_by(self, group_number):
         """The groups whose results a group reads."""
-        makers = (maker_of(read) for node in self.members[group_number] for read in self.buffers[node].reads)
+        makers = (maker_of(read) for node in self.members[group_number] for read in self.computations[node].reads)
         return {self.group_of[maker] for maker in makers if maker in self.group_of} - {group_number}
 
     def join_if_possible(self, first_node, second_node):
         """Merges the groups of two nodes if one kernel can compute both."""
         a, b = sorted((self.group_of[first_node], self.group_of[second_node]))
-        if a == b or ALONE in (self.buffers[first_node].kind, self.buffers[second_node].kind):
+        if a == b or ALONE in (self.computations[first_node].kind, self.computations[second_node].kind):
             return
         extent = _merged_extent(self.extents[a], self.extents[b])
         if extent is None or len(self.members[a]) + len(self.members[b]) > MAX_NODES:
@@ -245,9 +245,9 @@ class _KernelGroups:
 
     def _needs_last_step(self, first_group, last_group):
         """Whether `last_group` reads a reduction in steps of `first_group` and runs over more elements than its results, as the last step does."""
-        steps = {node for node in self.members[first_group] if self.buffers[node].later_steps}
-        results = {(self.buffers[node].extent[0], 1) for node in steps}
-        return self.extents[last_group] not in results and any(maker_of(read) in steps for node in self.members[last_group] for read in self.buffers[node].reads)
+        steps = {node for node in self.members[first_group] if self.computations[node].later_steps}
+        results = {(self.computations[node].extent[0], 1) for node in steps}
+        return self.extents[last_group] not in results and any(maker_of(read) in steps for node in self.members[last_group] for read in self.computations[node].reads)
 
     def _has_group_between(self, first_group, last_group):
         """Whether a third group has to run after `first_group` and before `last_group`."""

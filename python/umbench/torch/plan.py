@@ -21,7 +21,8 @@ class Plan:
     chunks: the number of shares of the loss. micro_batches: the number of parts of a batch.
     plans: the number of plans so far. seconds: the time of all planning so far.
     unforeseen: {shares of the loss: bytes by which a measured peak exceeded its prediction}.
-    is_replayed: whether steps are replayed as CUDA graphs now. launched_because: why they never will be; "" if they may be.
+    is_replayed: whether steps are replayed as CUDA graphs now. launched_because: why they never will be; "" if they may be, or if that
+    was not asked for.
     settled: whether the plan is final. If so, reserved: bytes that PyTorch reserves; within: whether these are within the budget."""
 
     def __init__(self, budget):

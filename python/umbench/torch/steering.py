@@ -3,7 +3,7 @@ lifetimes.
 
 The allocator takes the smallest free piece that is large enough. By that rule a step needs 12 to 29 % more memory than its tensors; packed by
 their lifetimes (`umbench pack`) they need 0 to 14 % more. So pieces that the allocator would choose instead of the wanted address are held
-during an allocation. This is tried on a model of the allocator (arena.Pieces). arena.allocation_requests_of() returns `requests`."""
+during an allocation. This is tried on a model of the allocator (arena.FreePieces). arena.allocation_requests_of() returns `requests`."""
 
 import math
 import subprocess

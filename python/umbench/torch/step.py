@@ -41,7 +41,7 @@ def step_and_pytorchs_choice(joint, num_fwd_outputs, static_inputs, costs):
 
 
 def make_step(joint, node_info, num_fwd_outputs, costs):
-    """The Step of a joint graph. `costs.ns(node)` and `costs.workspace(node)` are the costs of nodes that are not fused."""
+    """The Step of a joint graph. `costs.node_ns(node)` and `costs.workspace_bytes(node)` are the costs of nodes that are not fused."""
     results, changed = output_nodes_of(joint.graph), changed_inputs(joint.graph, num_fwd_outputs)
     device, returned = device_type_of(joint), {base_of(n) for n in results if isinstance(n, torch.fx.Node)}
     number_of, rows, nodes, families = {}, [], [], {}

@@ -127,12 +127,12 @@ class Walk:
         return max((stored_numel(v) for v in values), default=0), moved, False
 
     def plain_tensor(self, node):
-        """The Tensor whose elements a node has completely and in the same order, or None."""
+        """The GraphTensor whose elements a node has completely and in the same order, or None."""
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
         return view.tensor if isinstance(view, View) and view.plain and not view.transposed else None
 
     def transposed_tensor(self, node):
-        """The Tensor whose transpose as a matrix a node is, or None."""
+        """The GraphTensor whose transpose as a matrix a node is, or None."""
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
         return view.tensor if isinstance(view, View) and view.plain and view.transposed else None
 
