@@ -198,7 +198,8 @@ WARM_UP, COMPARED_STEPS = 2, 3  # untimed steps; steps after which the weights a
 
 
 def measure_steps_ns(run_step, max_steps, max_seconds, compare_weights):
-    """The nanoseconds of each step after WARM_UP. There are `max_steps` of them, or fewer if they take longer than `max_seconds`."""
+    """The nanoseconds of each step after WARM_UP. There are `max_steps` of them, or fewer if they take longer than `max_seconds`.
+    Calls run_step(number of the step from 1), and compare_weights() after step COMPARED_STEPS."""
     samples, began = [], time.monotonic()
     for number in range(1, WARM_UP + max_steps + 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

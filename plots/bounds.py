@@ -40,9 +40,9 @@ def main():
     print("\n\n".join(filter(None, tables)))
 
 
-def _graph_for(graphs, cell):
-    """The graph of the cell's precision, or one that has no precision."""
-    return next((graph for graph in graphs if graph.get("precision", cell["precision"]) == cell["precision"]), None)
+def _graph_for(graphs, record):
+    """The graph of the record's precision, or one that has no precision."""
+    return next((graph for graph in graphs if graph.get("precision", record["precision"]) == record["precision"]), None)
 
 
 class BoundInputs(typing.NamedTuple):

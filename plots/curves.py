@@ -9,9 +9,9 @@ from umbench.plots.looks import looks_by_label
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-# `slowdown`, `low` and `high` are None if the cell failed. `size`: the batch or image size if it grows, else None. `spreads`: whether the
-# point has whiskers.
-Point = namedtuple("Point", "ratio slowdown low high outcome size spreads")
+# `slowdown`, `low` and `high` are None if the cell failed. `size`: the batch or image size if it grows, else None.
+# `has_whiskers`: whether the point's quartiles are drawn.
+Point = namedtuple("Point", "ratio slowdown low high outcome size has_whiskers")
 # `lines`: {label: [Point]} by rising ratio. `unit`: "x", or "ms" without a baseline. Panels with equal `scale_group` and unit share their
 # axes' ranges. `size_name`: the name of the growing size, or None.
 Panel = namedtuple("Panel", "title lines unit scale_group size_name simulated")
@@ -134,7 +134,7 @@ def _draw_panel(axis, panel, look_by_label, has_log_ratios):
             axis.plot([p.ratio for p in timed], [p.slowdown for p in timed], color=style.colour, marker=style.marker,
                       linestyle=style.dash, markersize=style.size, markerfacecolor="white", markeredgewidth=1.2,
                       clip_on=False, zorder=3)
-            _draw_whiskers(axis, [point for point in timed if point.spreads and point.high > point.low], style.colour)
+            _draw_whiskers(axis, [point for point in timed if point.has_whiskers and point.high > point.low], style.colour)
     axis.axvline(1.0, color="#555555", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axis.set_xlabel(X_LABEL)
     axis.set_ylabel(Y_LABEL[panel.unit])

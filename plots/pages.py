@@ -32,6 +32,7 @@ def keep_bf16(record, file_name):
 
 
 def keep_ratio_1_5(record, _):
+    """The record; None for records of another ratio."""
     return record if record["kind"] != "record" or record["ratio"] == 1.5 else None
 
 

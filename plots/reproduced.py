@@ -23,12 +23,12 @@ def draw_paper(paper, results, origin_text, folder):
     common.save(figure, folder, paper["name"])
 
 
-def _values_of_points(figure_spec, results, named_points):
+def _values_of_points(figure_spec, results, x_and_cell_names):
     """[(x, value), ...] of those points whose cells have a result."""
     found = []
-    for x, name in named_points:
+    for x, cell_name in x_and_cell_names:
         try:
-            found.append((x, reproduce.VALUES[figure_spec["value"]](reproduce.record_of(results, name))))
+            found.append((x, reproduce.VALUES[figure_spec["value"]](reproduce.record_of(results, cell_name))))
         except reproduce.MissingResult:
             pass
     return found

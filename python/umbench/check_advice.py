@@ -30,11 +30,11 @@ def measured_groups(records):
     return {key: cells for key, cells in found.items() if sum(load.steady_ns(cell) is not None for cell in cells.values()) > 1}
 
 
-def advise_command(program, backend, cell_by_strategy):
+def advise_command(umbench_path, backend, cell_by_strategy):
     """The command line of `umbench advise` for these strategies."""
     any_cell = next(iter(cell_by_strategy.values()))
     group = load.group_of(any_cell)
-    command = [program, "advise", "--json", "--backend", backend, "--mode", group.mode, "--network", group.network,
+    command = [umbench_path, "advise", "--json", "--backend", backend, "--mode", group.mode, "--network", group.network,
              "--batch", group.batch, "--pass", group.phase, "--fusion", group.fusion, "--precision", group.precision,
              "--memory-order", group.memory_order, "--ratio", any_cell["ratio"], *group.update]
     for name, value in group.knobs:
@@ -52,11 +52,11 @@ def run_advise(command):
     return json.loads(done.stdout)["named"]
 
 
-def compare_advice_with_fastest(program, backend, record_files):
+def compare_advice_with_fastest(umbench_path, backend, record_files):
     """[(file, group, ratio, recommended strategy, fastest strategy, time of the recommended strategy divided by that of the fastest, None if
     it has no time)]."""
     asked = [(path, key, cells) for path in record_files for key, cells in measured_groups(load.read(path)[1]).items()]
-    commands = [advise_command(program, backend, cells) for _, _, cells in asked]
+    commands = [advise_command(umbench_path, backend, cells) for _, _, cells in asked]
     distinct = list(dict.fromkeys(commands))  # several files may have the same groups
     with ThreadPoolExecutor(PROCESSES) as pool:
         advice_by = dict(zip(distinct, pool.map(run_advise, distinct)))

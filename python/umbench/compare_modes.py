@@ -60,6 +60,7 @@ def run_in_mode(mode):
 
 
 def moved_gib(record, counter_names):
+    """The GiB of these counters in the last iteration."""
     return sum(record["counters"]["last"][name] for name in counter_names) / 2**30
 
 

@@ -74,7 +74,7 @@ def _side_text(side):
 
 def _machine_differences(base, head, options):
     """The fingerprint.Differences of the sides. Throws BadInput if they must not be compared."""
-    found = fingerprint.differences(base.environments, head.environments)
+    found = fingerprint.compare_environments(base.environments, head.environments)
     if found.unlike and not options.allow_unlike:
         more = f" and {len(found.unlike) - 3} more" if len(found.unlike) > 3 else ""
         raise load.BadInput(f"{base.name} and {head.name} were measured in unlike places ({'; '.join(found.unlike[:3])}"

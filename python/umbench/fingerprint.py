@@ -45,8 +45,8 @@ def unknown_facts(environment):
             for name, why in ((environment.get(part) or {}).get(REASONS_MISSING) or {}).items()}
 
 
-def differences(base_environments, head_environments):
-    """The Differences of each environment line of one side from each of the other, as texts such as "gpu.driver: 580 / 575"."""
+def compare_environments(base_environments, head_environments):
+    """Differences(unlike, noted) of each environment line of one side from each of the other, as texts such as "gpu.driver: 580 / 575"."""
     unlike, noted = {}, {}
     for left in map(facts_of, base_environments):
         for right in map(facts_of, head_environments):

@@ -24,7 +24,7 @@ def main():
     programs = {"base": executable_path(options.base), "head": executable_path(options.head)}
     cells = count_cells(programs["head"], options)
     for side in programs:
-        make_side_folder(options.out, side)
+        ensure_side_folder(options.out, side)
     failed = {}
     for number in range(1, options.rounds + 1):
         failed |= run_round(programs, options, number, range(1, cells + 1), cells)
@@ -76,7 +76,8 @@ def executable_path(path):
     return resolved
 
 
-def make_side_folder(out_folder, side_name):
+def ensure_side_folder(out_folder, side_name):
+    """Makes the folder of a side unless it exists. Throws BadInput if it cannot."""
     load.refuse_empty_path(out_folder)
     try:
         (Path(out_folder) / side_name).mkdir(parents=True, exist_ok=True)

@@ -40,15 +40,15 @@ class Figures:
         return found[0]
 
     def median(self, cell_words):
-        """The median of the iterations after the first, in ns."""
+        """The median time of the later iterations of one cell, in ns. The first does not count."""
         return self._time_of_cell(load.steady_ns, cell_words)
 
     def least(self, cell_words):
-        """The least of the iterations after the first, in ns."""
+        """The least time of the later iterations of one cell, in ns."""
         return self._time_of_cell(lambda record: min(record["samples_ns"][1:], default=None), cell_words)
 
     def first(self, cell_words):
-        """The first iteration, in ns."""
+        """The time of the first iteration of one cell, in ns."""
         return self._time_of_cell(lambda record: (record["samples_ns"] or [None])[0], cell_words)
 
     def slowdown(self, cell_words):

@@ -35,21 +35,21 @@ def validation_error(entry):
 def _validators():
     schema = json.loads((places.RESULTS / "record.schema.json").read_text(encoding="utf-8"))
     standard = jsonschema.validators.validator_for(schema)
-    bounds = {name: _with_size_limit(standard.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
+    minimum_validators = {name: _with_size_limit(standard.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
     types = standard.TYPE_CHECKER.redefine("integer", lambda _, value: _is_number(value, int) and abs(value) <= MAX_INTEGER)
     types = types.redefine("number", lambda _, value: _is_number(value, (int, float)) and _is_finite(value))
-    validator_class = jsonschema.validators.extend(standard, bounds, type_checker=types)
+    validator_class = jsonschema.validators.extend(standard, minimum_validators, type_checker=types)
     return {name: validator_class({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]}) for name in ("environment", "record")}
 
 
 def _with_size_limit(keyword_validator):
     """Returns the validator function `keyword_validator` of a keyword, extended to refuse values of more than MAX_INTEGER."""
-    def check_with_limit(validator, bound, value, schema):
+    def check_minimum_and_size(validator, minimum, value, schema):
         if _is_number(value, (int, float)) and _is_finite(value) and abs(value) > MAX_INTEGER:
             yield jsonschema.ValidationError(f"{value} is too large")
-        yield from keyword_validator(validator, bound, value, schema)
+        yield from keyword_validator(validator, minimum, value, schema)
 
-    return check_with_limit
+    return check_minimum_and_size
 
 
 def _is_number(value, types):

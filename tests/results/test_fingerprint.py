@@ -12,7 +12,7 @@ def kept_environment():
 
 
 def unlike(base_environment, head_environment):
-    return fingerprint.differences([base_environment], [head_environment]).unlike
+    return fingerprint.compare_environments([base_environment], [head_environment]).unlike
 
 
 def with_gpu(environment, **changes):
@@ -38,7 +38,7 @@ def test_every_fact_that_changes_times_is_compared():
 def test_all_environment_lines_of_a_side_are_compared():
     here = kept_environment()
     there = with_gpu(here, driver="575.1")
-    assert fingerprint.differences([here, here], [here, there]).unlike == ["gpu.driver: 580.159.04 / 575.1"]
+    assert fingerprint.compare_environments([here, here], [here, there]).unlike == ["gpu.driver: 580.159.04 / 575.1"]
 
 
 def test_facts_unknown_on_one_side_are_no_difference():
@@ -54,9 +54,9 @@ def test_facts_unknown_on_one_side_are_no_difference():
 @pytest.mark.parametrize("name", ["uuid_hash", "other_processes"])
 def test_two_gpus_of_one_model_are_reported_and_compared(name):
     left, right = (with_gpu(kept_environment(), facts={name: value}) for value in ("1", "2"))
-    found = fingerprint.differences([left], [right])
+    found = fingerprint.compare_environments([left], [right])
     assert found.unlike == [] and found.noted == [fingerprint.NOTED[f"gpu.facts.{name}"]]
-    assert fingerprint.differences([left], [left]).noted == []
+    assert fingerprint.compare_environments([left], [left]).noted == []
 
 
 def test_machines_of_one_type_have_about_the_same_memory():

@@ -10,12 +10,12 @@ def samples(median_ns=1e8, spread=0.01, count=10, seed=1):
     return median_ns * numpy.exp(spread * numpy.random.default_rng(seed).standard_normal(count))
 
 
-def finding(base, head, noise_limits=None, **limits):
-    return judge.judge({"cell": judge.cell_of_one_run(base, head)}, judge.Limits(**limits), noise_limits)["cell"]
+def finding(base_samples, head_samples, noise_limits=None, **limits):
+    return judge.judge({"cell": judge.cell_of_one_run(base_samples, head_samples)}, judge.Limits(**limits), noise_limits)["cell"]
 
 
-def verdict(base, head, **limits):
-    return finding(base, head, **limits).verdict
+def verdict(base_samples, head_samples, **limits):
+    return finding(base_samples, head_samples, **limits).verdict
 
 
 def test_each_verdict():

@@ -154,7 +154,7 @@ def round_to_allocator_block(byte_count):
 def test_both_rules_of_fusion_take_the_same_memory(model, library, max_error, monkeypatch):
     """The planner's and kernels_of's, of the same two graphs in the same order. fit leaves images as they are traced; the nodes know no products that are added."""
     pytest.importorskip(library)
-    joint = capture.capture(getattr(test_zoo, model), compiled=True)
+    joint = capture.capture_joint(getattr(test_zoo, model), compiled=True)
     private.remove_dead_and_repeated_nodes(joint.graph)
     costs = MachineCosts(export.read_machine("h100-sxm-80g"))
     step, begin = step_and_pytorchs_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)

@@ -136,7 +136,7 @@ def loss_or_first_tensor(model_result):
     return next(leaf for leaf in tree_leaves(model_result) if isinstance(leaf, torch.Tensor))
 
 
-def capture(make_model_and_inputs, *, compiled, inference=False, autocast=None, batch_factor=1, losses_in_shares=None):
+def capture_joint(make_model_and_inputs, *, compiled, inference=False, autocast=None, batch_factor=1, losses_in_shares=None):
     """The Joint of the model. make_model_and_inputs() returns (model, inputs). With `compiled` it has the decompositions and passes of torch.compile, else
     eager PyTorch's operators. The example inputs are repeated `batch_factor` times along the batch. `losses_in_shares`: a
     chunks.LossesInShares for the loss that the model returns. Raises CannotExport."""
@@ -300,18 +300,18 @@ class _RunningModule:
 
     def follow(self, model):
         for path, module in model.named_modules():
-            self.hooks.append(module.register_forward_pre_hook(lambda *_, path=path, module=module: self.enter(path, module)))
-            self.hooks.append(module.register_forward_hook(lambda *_: self.leave(), always_call=False))
+            self.hooks.append(module.register_forward_pre_hook(lambda *_, path=path, module=module: self.enter_module(path, module)))
+            self.hooks.append(module.register_forward_hook(lambda *_: self.leave_module(), always_call=False))
 
     def remove_hooks(self):
         for hook in self.hooks:
             hook.remove()
 
-    def enter(self, path, module):
+    def enter_module(self, path, module):
         self.stack.append((path, type(module)))
         self.mark_next_operators()
 
-    def leave(self):
+    def leave_module(self):
         self.stack.pop()
         self.mark_next_operators()
 

@@ -96,8 +96,8 @@ def map_native_batch_norm_backward(walk, node):
     return True
 
 
-def add_pointwise(walk, node, kind, operands, overwrite_indices, attributes=None):
-    """Adds an operator whose result has the shape of its operands, the tensors `operands`. `overwrite_indices`: (index of an operand, index of
+def add_pointwise(walk, node, kind, operands, overwrite_pair, attributes=None):
+    """Adds an operator whose result has the shape of its operands, the tensors `operands`. `overwrite_pair`: (index of an operand, index of
     the result that may overwrite it)."""
     if None in operands or any(t.shape != operands[0].shape or t.order != operands[0].order or t.type != operands[0].type for t in operands):
         return False
@@ -105,7 +105,7 @@ def add_pointwise(walk, node, kind, operands, overwrite_indices, attributes=None
     if y.shape != operands[0].shape or y.type != operands[0].type or y.order != operands[0].order or y.type not in ("f32", "bf16"):
         return remove_added_tensor(walk, y)
     walk.views[node] = View(y)
-    walk.add_op(node, walk.label_of(node), kind, attributes or {}, operands, [y], overwrite_indices)
+    walk.add_op(node, walk.label_of(node), kind, attributes or {}, operands, [y], overwrite_pair)
     return True
 
 

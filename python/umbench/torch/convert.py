@@ -48,7 +48,7 @@ def convert_model(make_model_and_inputs, *, form="compile", inference=False, aut
     if form == "eager":
         from . import eager
         return eager.convert_model(make_model_and_inputs, inference=inference, autocast=autocast, name=name, precision=precision)
-    joint = capture.capture(make_model_and_inputs, compiled=True, inference=inference, autocast=autocast)
+    joint = capture.capture_joint(make_model_and_inputs, compiled=True, inference=inference, autocast=autocast)
     return convert(joint.graph, num_fwd_outputs=joint.num_fwd_outputs, static_inputs=joint.static_inputs, names=joint.names, name=name,
                    precision=precision)
 
@@ -208,14 +208,14 @@ class _DocumentWriter:
     def has_copied_filter_gradient(self, kernel):
         """Whether the gradient of filters has channels last, so that PyTorch copies it to the order of the filters."""
         node = kernel.nodes[-1]
-        return not kernel.joined and self.channels_last and operator_name(node) == "convolution_backward" and layouts.is_reordered(value_of(node.args[2]))
+        return not kernel.joined and self.channels_last and operator_name(node) == "convolution_backward" and layouts.channels_last_would_reorder(value_of(node.args[2]))
 
     def record_traced_order(self, kernel, images_in_traced_order):
         """Notes which images that a generated kernel writes keep their traced order: those after the last convolution, and those computed
         only from these."""
-        images = [base for base in kernel.reads if layouts.is_reordered_image(base) and base in self.memory]
+        images = [base for base in kernel.reads if layouts.channels_last_would_reorder_result(base) and base in self.memory]
         alike = images and all(self.memory[base] in self.traced_order for base in images)
-        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.joined and alike and layouts.is_reordered_image(base)}
+        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.joined and alike and layouts.channels_last_would_reorder_result(base)}
 
     def bytes_of_copied_gradient(self, kernel):
         """Bytes of the gradient of a convolution's result that PyTorch copies because its order differs from that of the images."""

@@ -154,11 +154,11 @@ def copy_back(host, slot_number):
     part.begin_copy(False, host, landed)
     there = part.unfinished.get(False, lambda: None)
 
-    def copy_with_strides():
+    def spread_landed_copy():
         there()
         made.copy_(landed.as_strided(size, was))
 
-    part.unfinished[False] = copy_with_strides
+    part.unfinished[False] = spread_landed_copy
     return made
 
 
@@ -224,30 +224,30 @@ def spanned_bytes(node):
 
 
 def insert_copies(forward, backward, num_fwd_outputs, moves, slab):
-    """Puts the copies into both graphs. `moves`: [(tensor, gone_after, back_before)], names of nodes as torch_offload has them, None for
-    the end of the forward graph and for right before the first reader."""
-    hosts = [_insert_copy_out(forward.graph, num_fwd_outputs, name, gone_after, slot) for (name, gone_after, _), slot in zip(moves, slab.slots)]
-    for name, back_before, slot, host in _copies_back_by_first_reader(backward.graph, moves, slab.slots, hosts):
-        _insert_copy_back(backward.graph, name, back_before, slot, host)
+    """Puts the copies into both graphs. `moves`: [(tensor, gone_after_name, back_before_name)], names of nodes as torch_offload has
+    them, None for the end of the forward graph and for right before the first reader."""
+    hosts = [_insert_copy_out(forward.graph, num_fwd_outputs, name, gone_after_name, slot) for (name, gone_after_name, _), slot in zip(moves, slab.slots)]
+    for name, back_before_name, slot, host in _copies_back_by_first_reader(backward.graph, moves, slab.slots, hosts):
+        _insert_copy_back(backward.graph, name, back_before_name, slot, host)
     for module in (forward, backward):
         module.graph.lint()
         module.recompile()
 
 
 def _copies_back_by_first_reader(graph, moves, slot_numbers, host_nodes):
-    """[(name, back_before, slot, host)] of the copies back, sorted by their first readers, so that of copies that begin at the same node the
-    one that is read first begins first."""
+    """[(name, back_before_name, slot, host)] of the copies back, sorted by their first readers, so that of copies that begin at the same
+    node the one that is read first begins first."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     first = {node.name: min(map(order.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
-    copied = [(name, back_before, slot, host) for (name, _, back_before), slot, host in zip(moves, slot_numbers, host_nodes)]
+    copied = [(name, back_before_name, slot, host) for (name, _, back_before_name), slot, host in zip(moves, slot_numbers, host_nodes)]
     return sorted(copied, key=lambda copy: first[copy[0]])
 
 
-def _insert_copy_out(graph, num_fwd_outputs, node_name, gone_after, slot_number):
+def _insert_copy_out(graph, num_fwd_outputs, node_name, gone_after_name, slot_number):
     at = {node.name: i for i, node in enumerate(graph.nodes)}
     nodes = list(graph.nodes)
     source, output = nodes[at[node_name]], nodes[-1]
-    anchor = nodes[max(at[node_name], at.get(gone_after, 0))] if gone_after else output.prev
+    anchor = nodes[max(at[node_name], at.get(gone_after_name, 0))] if gone_after_name else output.prev
     with graph.inserting_after(source):
         host = _add_call(graph, torch.ops.umbench.copy_out.default, source, slot_number)
     with graph.inserting_after(host if anchor is source else anchor):
@@ -258,7 +258,7 @@ def _insert_copy_out(graph, num_fwd_outputs, node_name, gone_after, slot_number)
     return host
 
 
-def _insert_copy_back(graph, node_name, back_before, slot_number, host_node):
+def _insert_copy_back(graph, node_name, back_before_name, slot_number, host_node):
     nodes = {node.name: node for node in graph.nodes}
     order = {node: i for i, node in enumerate(graph.nodes)}
     there = nodes[node_name]
@@ -266,7 +266,7 @@ def _insert_copy_back(graph, node_name, back_before, slot_number, host_node):
     there.meta["val"] = host_node.meta["val"]
     set_layout_of_copy_back(slot_number, value)
     first = min(readers, key=order.get)
-    begin = min((first, nodes.get(back_before, first)), key=order.get)
+    begin = min((first, nodes.get(back_before_name, first)), key=order.get)
     with graph.inserting_before(begin if begin.op != "placeholder" else first):
         copy = _add_call(graph, torch.ops.umbench.copy_back.default, there, slot_number)
     with graph.inserting_before(first):

@@ -9,7 +9,7 @@ from .rates import operations_per_s
 from .values import stored_numel, tensors_of
 
 # Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
-# Bytes are what generated kernels reached in fitted models (results/torch/fit_h100.jsonl, fit_h200.jsonl).
+# Generated kernels reached `bytes` in fitted models (results/torch/fit_h100.jsonl, fit_h200.jsonl).
 RATES = {
     "H200": {"half": 600e3, "single": 50e3, "bytes": 2850.0, "link": 50.0},
     "H100": {"half": 600e3, "single": 50e3, "bytes": 2300.0, "link": 50.0},

@@ -19,7 +19,7 @@ KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
 
 def convert_model(make_model_and_inputs, *, inference=False, autocast=None, name="model", precision=None):
     """The convert.Converted of a function that returns (model, inputs), with the operators of eager PyTorch."""
-    once = capture.capture(make_model_and_inputs, compiled=False, inference=inference, autocast=autocast)
+    once = capture.capture_joint(make_model_and_inputs, compiled=False, inference=inference, autocast=autocast)
     samples = common_batch_size(once)
     twice, uncut = _capture_doubled(make_model_and_inputs, inference, autocast) if samples > 1 else (None, "")
     walk = Walk(once.graph.graph, twice.graph.graph if twice else None, samples)
@@ -70,7 +70,7 @@ def roles_and_names_of(joint):
 def _capture_doubled(make_model_and_inputs, inference, autocast):
     """(the Joint traced with twice the batch, ""), or (None, the reason why it cannot be traced)."""
     try:
-        return capture.capture(make_model_and_inputs, compiled=False, inference=inference, autocast=autocast, batch_factor=2), ""
+        return capture.capture_joint(make_model_and_inputs, compiled=False, inference=inference, autocast=autocast, batch_factor=2), ""
     except capture.CannotExport as error:
         return None, str(error)
 

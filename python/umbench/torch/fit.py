@@ -333,7 +333,7 @@ class PlanningCompiler:
         return forward, backward
 
     def insert_copies(self, step, moves, forward, backward, num_fwd_outputs, is_on_gpu):
-        """Puts the copies of the plan's `moves`, [(node, gone_after, back_before)], into both graphs."""
+        """Puts the copies of the plan's `moves`, [(tensor, gone_after_name, back_before_name)], into both graphs."""
         gpu_number = next(self.model.parameters()).device.index if is_on_gpu else None
         with private.allow_real_tensors():
             slab = copies.HostSlab([copies.spanned_bytes(step.nodes[i]) for i, _, _ in moves], self.tier, gpu_number)

@@ -98,7 +98,7 @@ def capture_joint(options, batch_factor, losses_in_shares):
     from . import capture, private
 
     try:
-        joint = capture.capture(load_function(options.model), compiled=True, batch_factor=batch_factor, losses_in_shares=losses_in_shares,
+        joint = capture.capture_joint(load_function(options.model), compiled=True, batch_factor=batch_factor, losses_in_shares=losses_in_shares,
                                 autocast=getattr(torch, model_arguments.AUTOCAST_TYPES[options.autocast]) if options.autocast else None)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None

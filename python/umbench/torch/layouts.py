@@ -37,10 +37,10 @@ def copied_bytes_per_kernel(node):
 def placeholders_to_reorder(graph):
     """The placeholders of images and filters that a graph with channels last copies first. The copies are saved for the backward graph."""
     return [n for n in graph.nodes if n.op == "placeholder" and any(u.op == "call_function" and operator_name(u) == "convolution" for u in n.users)
-            and is_reordered(traced_argument(n))]
+            and channels_last_would_reorder(traced_argument(n))]
 
 
-def is_reordered(tensor):
+def channels_last_would_reorder(tensor):
     """Whether channels last changes the order of elements of an image or of filters."""
     return tensor.dim() == 4 and not tensor.is_contiguous(memory_format=torch.channels_last)
 
@@ -61,9 +61,10 @@ def images_in_traced_order(forward_graph):
     for node in nodes[:last]:
         if node in turned:
             turned.update(node.users)
-    return {n for n in nodes if n not in turned and is_reordered_image(n)}
+    return {n for n in nodes if n not in turned and channels_last_would_reorder_result(n)}
 
 
-def is_reordered_image(node):
+def channels_last_would_reorder_result(node):
+    """Whether a node has one tensor as its result, and channels last changes the order of its elements."""
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dim() == 4 and is_reordered(value)
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and channels_last_would_reorder(value)

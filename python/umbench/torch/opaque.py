@@ -37,7 +37,7 @@ def add_opaque_operator(walk, node):
     cut = batch_cut_of(walk, node, read, [(i if several else None) for i, _ in written])
     if cut is not None:
         attributes["cut"] = cut
-    walk.add_op(node, name, "opaque", attributes, read, made, overwrite_indices_of(walk, node, read, made), is_repeatable(node))
+    walk.add_op(node, name, "opaque", attributes, read, made, overwrite_pair_of(walk, node, read, made), is_repeatable(node))
 
 
 FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # operators that read only the shape of their operand
@@ -55,7 +55,7 @@ def tensors_read_by(walk, node):
     return found
 
 
-def overwrite_indices_of(walk, node, read_tensors, made_tensors):
+def overwrite_pair_of(walk, node, read_tensors, made_tensors):
     """(index of the operand, index of the result) if the result of an element-wise operator may overwrite the operand, else None."""
     if operator_name(node) not in ELEMENTWISE | {"slice_scatter", "select_scatter", "copy"} or len(made_tensors) != 1:
         return None

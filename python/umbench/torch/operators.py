@@ -61,7 +61,7 @@ BY_SAMPLE = ELEMENTWISE | {
     "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_cudnn_attention",
     "_scaled_dot_product_cudnn_attention_backward", "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_efficient_attention_backward"}
-# {operator that is the same unless it goes along the first dimension: position of the argument with the dimension}
+# {operator that is BY_SAMPLE too unless it goes along the first dimension: position of the argument with the dimension}
 BY_SAMPLE_ALONG = {"cat": 1, "_softmax": 1, "_safe_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
                    "_log_softmax_backward_data": 2,
                    "mean": 1, "amax": 1, "amin": 1, "argmax": 1, "cumsum": 1, "roll": 2, "flip": 1, "slice_scatter": 2,

@@ -49,7 +49,7 @@ def is_marking():
 
 
 class MarkingFollower:
-    """A follower that marks the points of a step among the allocator's events. `points`: numbers of the points, in order."""
+    """A follower, as set_follower() takes it, that marks the points of a step among the allocator's events. `points`: their numbers, in order."""
 
     called_at = range(FORWARD[0], 2**62)  # all points
 

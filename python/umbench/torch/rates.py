@@ -64,7 +64,7 @@ def operations_per_s(node, precision, machine_figures):
     kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
     filters = traced_argument(argument_of(node, "weight")).shape
     in_tiles = precision != "fp32" and argument_of(node, "groups") == 1
-    shares = [recorded_share(machine_figures, precision, kind, filters[2]) * (used_tile_share(kind, filters) if in_tiles else 1) for kind in kinds]
+    shares = [recorded_share(machine_figures, precision, kind, filters[2]) * (tile_share_of_convolution(kind, filters) if in_tiles else 1) for kind in kinds]
     return full * len(shares) / sum(1 / share for share in shares)  # the mean rate of operators with equally many operations
 
 
@@ -74,7 +74,7 @@ def has_aligned_rows(node):
     return not isinstance(matrix, torch.Tensor) or matrix.dim() < 2 or max(padded_strides(node)[-2:]) * matrix.element_size() % 16 == 0
 
 
-def used_tile_share(kind, filter_shape):
+def tile_share_of_convolution(kind, filter_shape):
     """The share of the matrix units that a convolution of few output channels uses, as in simulator/roofline.cpp."""
     return min(1.0, filter_shape[1 if kind == "convolution_backward_data" else 0] / CHANNELS_OF_TILE)
 

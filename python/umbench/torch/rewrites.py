@@ -178,7 +178,7 @@ def _is_read_by_backward(source, relu, backward_nodes):
 
 
 def _large_sources(node):
-    """The results of the same size from which a node is computed element by element."""
+    """Nodes at least as large as `node` from which it is computed. Views and fused operators between them and `node` are left out."""
     found, left, seen = set(), [node], set()
     while left:
         for source in left.pop().all_input_nodes:

@@ -75,25 +75,25 @@ def find_holds(requests, free_pieces, largest_address, largest_bytes):
     (None, bytes that the largest piece lacks for the best packing found; 0 if none was found)."""
     if count_requests_with_room(requests, {}, free_pieces.copy()) == len(requests):
         return {}, 0
-    for addresses_elsewhere in ({}, addresses_in_other_pieces(requests, free_pieces, largest_address)):
-        changes, packed = hold_changes_for_best_packing(requests, free_pieces, largest_address, largest_bytes, addresses_elsewhere)
+    for fixed_addresses in ({}, addresses_in_other_pieces(requests, free_pieces, largest_address)):
+        changes, packed = hold_changes_for_best_packing(requests, free_pieces, largest_address, largest_bytes, fixed_addresses)
         if changes is not None:
             return merge_to_fewer_points(changes, Trials(requests, free_pieces, 2 * TRIALS)), 0
     return None, max(0, packed - largest_bytes) if packed < math.inf else 0
 
 
-def hold_changes_for_best_packing(requests, free_pieces, largest_address, largest_bytes, addresses_elsewhere):
-    """Packs the tensors, except those of `addresses_elsewhere`, {key: address}, into the largest free piece. Returns (the fewest changes of held pieces
+def hold_changes_for_best_packing(requests, free_pieces, largest_address, largest_bytes, fixed_addresses):
+    """Packs the tensors, except those of `fixed_addresses`, {key: address}, into the largest free piece. Returns (the fewest changes of held pieces
     found with which the allocator places all tensors so, or None; bytes of the smallest packing, infinite if there is none)."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
-        wanted, size = pack_tensors([request for request in requests if request[1] not in addresses_elsewhere], rounding)
+        wanted, size = pack_tensors([request for request in requests if request[1] not in fixed_addresses], rounding)
         least = min(least, size or math.inf)
         if not wanted or size > largest_bytes + 2 * rounding:
             continue
         end = max(wanted[key] + lengths[key] for key in wanted)
         for positions in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
-            wanted_here = TargetAddresses(requests, {key: largest_address + address for key, address in positions.items()} | addresses_elsewhere, largest_address, largest_address + largest_bytes)
+            wanted_here = TargetAddresses(requests, {key: largest_address + address for key, address in positions.items()} | fixed_addresses, largest_address, largest_address + largest_bytes)
             changes = hold_changes_for_targets(requests, wanted_here, free_pieces.copy())
             if changes is not None and count_requests_with_room(requests, changes, free_pieces.copy()) == len(requests):
                 best = min(best or changes, without_unneeded_holds(changes, Trials(requests, free_pieces, TRIALS)), key=count_held_pieces)

@@ -106,12 +106,13 @@ class Walk:
         value = node.meta["val"] if result_index is None else node.meta["val"][result_index]
         return self.add_tensor(wanted_name, value, self.use, self.relation_to_batch(node, result_index) == "batch")
 
-    def add_op(self, node, wanted_name, kind, attributes, read_tensors, written_tensors, overwrite_indices=None, is_repeatable=True):
+    def add_op(self, node, wanted_name, kind, attributes, read_tensors, written_tensors, overwrite_pair=None, is_repeatable=True):
+        """Adds an operator to the graph. `overwrite_pair`: (index of an operand, index of the result that may overwrite it)."""
         op = {"name": add_unique_name(self.names, wanted_name), "kind": kind, **attributes, "in": read_tensors, "out": written_tensors}
         if not is_repeatable:
             op["repeatable"] = False
-        if overwrite_indices is not None:
-            op["alias"] = {"input": overwrite_indices[0], "output": overwrite_indices[1]}
+        if overwrite_pair is not None:
+            op["alias"] = {"input": overwrite_pair[0], "output": overwrite_pair[1]}
         self.ops.append(op)
         self.nodes_of[op["name"]] = node
 

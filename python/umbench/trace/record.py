@@ -34,7 +34,7 @@ def main():
     library = library_path()
     status = _run(options.program, _environment_variables(out, library) | ({"UMBENCH_TRACE_SHARE": "1"} if options.whole else {}))
     _join_files(out, options.program, library)
-    symbols.add_symbol_names(out)
+    symbols.add_function_names(out)
     if options.twice and status == 0:
         _time_again(out, options.program, library)
     return status

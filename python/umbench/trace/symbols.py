@@ -11,8 +11,8 @@ PLACE = re.compile(r"^(/?[^+]+)\+(0x[0-9a-f]+)(?: (\S+))?$")
 MAX_AT_ONCE = 500
 
 
-def add_symbol_names(trace_file):
-    """Rewrites the trace with the names of addresses that have one."""
+def add_function_names(trace_file):
+    """Rewrites the trace with the functions of code addresses that are known."""
     offsets = {}
     with open(trace_file, encoding="utf-8", errors="replace") as file:
         for line in file:

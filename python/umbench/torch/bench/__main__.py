@@ -102,54 +102,54 @@ class Bench:
     def measure_cells(self, specs, max_compile_seconds, gpu_number=None):
         """Compiles the cells of `specs` at the same time, for at most `max_compile_seconds`, then measures one after the other."""
         gpu_number = gpu_number or gpu_numbers()[0]
-        cells = [CellProcess(spec, self.way_value_of(spec), gpu_number, self.parts, self.cuda_graphs) for spec in specs]
+        processes = [CellProcess(spec, self.way_value_of(spec), gpu_number, self.parts, self.cuda_graphs) for spec in specs]
         deadline = time.monotonic() + max_compile_seconds
-        for cell in cells:
-            cell.wait_until_compiled(deadline)
-        for cell in cells:
-            if cell.way == "plain" and "error" not in cell.row:
-                self.plain[cell.model] = cell
-                self.peaks.setdefault(cell.model, cell.ask("time").get("peak", 0))
-        for cell in cells:
-            if "error" not in cell.row:
-                self.measure_cell(cell)
-            self.write_row(cell)
+        for process in processes:
+            process.wait_until_compiled(deadline)
+        for process in processes:
+            if process.way == "plain" and "error" not in process.row:
+                self.plain[process.model] = process
+                self.peaks.setdefault(process.model, process.ask("time").get("peak", 0))
+        for process in processes:
+            if "error" not in process.row:
+                self.measure_cell(process)
+            self.write_row(process)
 
     def way_value_of(self, spec):
         """The value of a cell: the bytes of a fitted cell's budget, those of other ways as they were given."""
         model, _, value, ratio, _ = spec
         return self.peaks.get(model, 0) / ratio if ratio else value
 
-    def measure_cell(self, cell):
+    def measure_cell(self, process):
         """Times a cell in turns with the plain one of its model, and profiles it."""
-        plain_cell = self.plain.get(cell.model, cell)
+        plain_process = self.plain.get(process.model, process)
         times, plain_times = [], []
         for _ in range(TURNS):
-            plain_times += plain_cell.ask("time").get("ms", []) if plain_cell is not cell else []
-            answer = cell.ask("time")
+            plain_times += plain_process.ask("time").get("ms", []) if plain_process is not process else []
+            answer = process.ask("time")
             times += answer.pop("ms", [])
-            cell.row |= answer
+            process.row |= answer
         if times:
-            cell.row |= {"ms": statistics.median(times), "ms_range": [min(times), max(times)], "samples": len(times)}
+            process.row |= {"ms": statistics.median(times), "ms_range": [min(times), max(times)], "samples": len(times)}
         if plain_times:
             plain_ms = statistics.median(plain_times)
-            cell.row |= {"plain_ms": plain_ms, "plain_ms_range": [min(plain_times), max(plain_times)], "over": cell.row["ms"] / plain_ms}
-        cell.row |= cell.ask("profile")
-        if cell.way != "plain":
-            cell.row |= cell.ask("cap")
-            cell.end_process()
+            process.row |= {"plain_ms": plain_ms, "plain_ms_range": [min(plain_times), max(plain_times)], "over": process.row["ms"] / plain_ms}
+        process.row |= process.ask("profile")
+        if process.way != "plain":
+            process.row |= process.ask("cap")
+            process.end_process()
 
-    def write_row(self, cell):
+    def write_row(self, process):
         """Appends the row of a cell to the file and prints it."""
-        self.rows.append(cell.row)
+        self.rows.append(process.row)
         with open(self.out, "a") as file:
-            file.write(json.dumps(cell.row) + "\n")
-        print(row_text(cell.row), flush=True)
+            file.write(json.dumps(process.row) + "\n")
+        print(row_text(process.row), flush=True)
 
     def end_plain_cells(self):
         """Ends the processes of plain cells, which were kept."""
-        for cell in self.plain.values():
-            cell.end_process()
+        for process in self.plain.values():
+            process.end_process()
 
 
 COLUMNS = ("model", "way", "tier", "ratio", "budget", "peak", "predicted", "ms", "plain", "over", "least", "kernels", "predicted", "issue", "copies", "hidden",

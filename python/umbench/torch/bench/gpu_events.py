@@ -14,9 +14,9 @@ PYTORCH_FOLDER = os.path.dirname(torch.__file__)
 
 def profile_steps(run_step):
     """Profiles some steps; returns a dictionary. `kernel_ms`: milliseconds of all, generated and optimizer kernels, and their count. `kernels`:
-    [[name, count, milliseconds]] of those that take longest. `copies`: milliseconds of copies on separate streams, of their part beside
-    kernels (hidden_ms), to the host (out_ms), and of the step. `in_a_row`: mean milliseconds of consecutive steps and of their kernels, since
-    a GPU at its power limit lowers its clock."""
+    [[name, count, milliseconds]] of those that take longest. `copies`: milliseconds of copies on separate streams (ms), of their part
+    beside kernels (hidden_ms) and of those to the host (out_ms), their count, and milliseconds of the step (step_ms). `in_a_row`: mean
+    milliseconds of consecutive steps and of their kernels, since a GPU at its power limit lowers its clock."""
     found = times_by_kind(record_gpu_events(run_step))
     for _ in range(WARM_UP):
         run_step()
