@@ -217,31 +217,26 @@ def test_a_batch_that_stays_where_it_is_is_not_copied_until_it_moves(model):
     assert model.graphs.state == "replayed" and list(forward.recorded.copied) == [0]
 
 
-def test_a_pass_that_cannot_be_recorded_is_launched(model):
-    usual = model.run_backward
-
-    def fails(inputs):
+def fail_while_recording(launch, message):
+    """A launch of a pass that raises RuntimeError while the pass is recorded, and else does what `launch` does."""
+    def launch_or_fail(inputs):
         if FakeGraph.recorded:
             inputs.clear()
-            raise RuntimeError("operation not permitted\nwhen stream is capturing")
-        return usual(inputs)
+            raise RuntimeError(message)
+        return launch(inputs)
 
-    model.graphs.passes[1].launch = fails
+    return launch_or_fail
+
+
+def test_a_pass_that_cannot_be_recorded_is_launched(model):
+    model.graphs.passes[1].launch = fail_while_recording(model.run_backward, "operation not permitted\nwhen stream is capturing")
     train(model, 8)
     assert model.graphs.state == "launched" and model.graphs.plan.launched_because == "a pass cannot be recorded: RuntimeError: operation not permitted"
     assert not any(each.recorded for each in model.graphs.passes)
 
 
 def test_a_forward_pass_that_cannot_be_recorded_is_launched_in_memory_mapped_anew(model):
-    usual = model.run_forward
-
-    def fails(inputs):
-        if FakeGraph.recorded:
-            inputs.clear()
-            raise RuntimeError("no")
-        return usual(inputs)
-
-    model.graphs.passes[0].launch = fails
+    model.graphs.passes[0].launch = fail_while_recording(model.run_forward, "no")
     train(model, 8)
     assert model.arena.mapped == 1 and model.graphs.plan.launched_because.endswith("RuntimeError: no")
 
