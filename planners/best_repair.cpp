@@ -23,14 +23,14 @@ class plan_repairer {
     result_.is_cut_off = first.score.excess > 0;
     result_.is_promising = is_promising(first.score, goal_.time_to_beat);
     if (!result_.is_promising) return result_;
-    lower_limit(first);
-    if (place_.find_crowded && first.score.excess == 0) reserve_room(first);
+    try_live_limits(first);
+    if (place_.find_crowded && first.score.excess == 0) try_reserved_bytes(first);
     return std::move(result_);
   }
 
  private:
   // Decides for fewer live bytes while packing needs more than the budget, and for more while it needs less.
-  void lower_limit(solution now) {
+  void try_live_limits(solution now) {
     const std::uint64_t decided = of_.work();
     byte_count min_decided_limit = live_limit_;  // smallest limit for which decisions were found
     for (int i = 0; i < limits_.max_placements; ++i) {
@@ -79,7 +79,7 @@ class plan_repairer {
 
   // Decides again from the first decisions with bytes reserved where packing is crowded, as long as that may
   // be faster by half a percent: the room elsewhere stays in use.
-  void reserve_room(solution now) {
+  void try_reserved_bytes(solution now) {
     const int max_placements = limits_.max_placements + 2;
     live_limit_ = goal_.budget;
     std::vector<byte_count> reserved(of_.uses().order.size(), 0);  // per position
@@ -99,9 +99,9 @@ class plan_repairer {
       if (fits) {
         for (byte_count& bytes : reserved) bytes -= bytes / 3;
       }
-      apply(reserved);
+      set_reserved_bytes(reserved);
     }
-    apply(std::vector<byte_count>(reserved.size(), 0));
+    set_reserved_bytes(std::vector<byte_count>(reserved.size(), 0));
   }
   bool may_be_faster(const solution& now) const {
     return now.score.forecast.time < goal_.time_to_beat - goal_.time_to_beat / 200;
@@ -120,7 +120,7 @@ class plan_repairer {
     }
   }
 
-  void apply(const std::vector<byte_count>& reserved) {
+  void set_reserved_bytes(const std::vector<byte_count>& reserved) {
     for (position at = 0; at < of_.uses().end(); ++at)
       of_.costs().reserve(at, reserved[static_cast<std::size_t>(at)]);
     of_.forget();

@@ -187,7 +187,7 @@ class decision_search {
   // rank.
   void fit_budget(bool may_swap, bool just_enough) {
     while (current_.score.excess > 0 && std::isfinite(current_.score.excess) && !has_spent_its_work() &&
-           (free_many_classes(may_swap, just_enough) || lower_peak(may_swap, just_enough))) {
+           (free_many_classes(may_swap, just_enough) || free_best_class(may_swap, just_enough))) {
     }
     if (!current_.score.has_time)
       space_.add_time(current_.score = space_.memory_of(current_.treatments, budget_));
@@ -343,7 +343,7 @@ class decision_search {
   std::vector<candidate> candidates(bool may_swap, bool just_enough) const {
     const byte_count peak = current_.score.forecast.peak;
     const byte_count enough = just_enough ? peak - std::min(peak, budget_) : budget_;
-    return candidates_at(space_, current_.treatments, space_.peak(), may_swap, enough);
+    return candidates_at(space_, current_.treatments, space_.peak_position(), may_swap, enough);
   }
 
   // In large networks, frees many candidates at once, untested. Recomputed ones may need each other
@@ -377,7 +377,7 @@ class decision_search {
   }
 
   // Of the first few candidates, frees the one that removes the most excess for its time.
-  bool lower_peak(bool may_swap, bool just_enough) {
+  bool free_best_class(bool may_swap, bool just_enough) {
     constexpr std::size_t tried_at_once = 6;
     const std::vector<candidate> all = candidates(may_swap && space_.may_swap(), just_enough);
     std::optional<solution> best;

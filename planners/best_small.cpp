@@ -130,7 +130,7 @@ class rung_searcher {
   // effort.
   void search_rung(std::size_t j) {
     const byte_count budget = rungs_[j].budget;
-    if (p_.evicted_by == pressure::driver) update_best_times(budget);
+    if (p_.evicted_by == pressure::driver) update_best_time(budget);
     const nanoseconds before = best_time_;
     if (larger_plans_[j]) accept_if_faster(std::move(*larger_plans_[j]));
     for (const std::size_t s : split_order_) place_ladder_solution(s, j);
@@ -142,8 +142,8 @@ class rung_searcher {
     }
   }
 
-  // Times the best plans again with this budget: if the driver evicts, a plan may be slower with more memory.
-  void update_best_times(byte_count budget) {
+  // Times the best plan again with this budget: if the driver evicts, a plan may be slower with more memory.
+  void update_best_time(byte_count budget) {
     const auto time = [&](const memory_plan& x) {
       const std::optional<placed_plan> now = place_.place_finished(x, budget);
       return now ? now->time : no_time;

@@ -86,7 +86,7 @@ class search_space {
   // the speed of the machine that plans.
   std::uint64_t work() const { return work_; }
   // Position of the peak of the current decisions. Recomputations count as the compute that needs them.
-  position peak() const { return evaluator_.list().peak_position(); }
+  position peak_position() const { return evaluator_.list().peak_position(); }
   bool spans_position(std::size_t c, position at) const;
 
   std::vector<decision> decisions_for(const std::vector<treatment>& treatments);

@@ -49,30 +49,30 @@ bool lowers_max_operands(const problem& p, std::uint32_t k) {
   return cut < whole / 10 * 9;
 }
 
-void add_micro_batches(const problem& p, const std::vector<op_id>& late, std::vector<loop_nest>& all,
+void add_micro_batches(const problem& p, const std::vector<op_id>& deferred, std::vector<loop_nest>& all,
                        std::string& why) {
   const graph& g = p.network;
   for (const std::uint32_t k : micro_batches) {
     if (batch_size(g) % k != 0 || k * g.ops.size() > max_computes_of_order || !can_split_any(g, k)) continue;
-    loop_nest by{k, {}, late};
+    loop_nest by{k, {}, deferred};
     try {
       if (why.empty()) make_order(g, by);
     } catch (const infeasible& refused) {
       why = std::string("; ") + refused.what();
     }
     if (!why.empty() && !lowers_max_operands(p, k)) continue;
-    if (!why.empty()) by = {1, {{0, static_cast<op_id>(g.ops.size()), k}}, late};
+    if (!why.empty()) by = {1, {{0, static_cast<op_id>(g.ops.size()), k}}, deferred};
     all.push_back(std::move(by));
   }
 }
 
 // Runs of operators whose operands take more than `most` bytes and that can be split.
-std::vector<batch_loop> regions_above(const problem& p, byte_count most, const std::vector<op_id>& late) {
+std::vector<batch_loop> regions_above(const problem& p, byte_count most, const std::vector<op_id>& deferred) {
   const graph& g = p.network;
   std::vector<batch_loop> all;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const byte_count bytes = activation_and_workspace_bytes(p, o);
-    if (bytes <= most || std::ranges::find(late, o) != late.end()) continue;
+    if (bytes <= most || std::ranges::find(deferred, o) != deferred.end()) continue;
     std::uint32_t parts = 2;
     while (parts < max_parts && bytes / parts > most / 2) parts *= 2;
     while (parts > 1 && !can_split_batch(g, g.ops[o], parts)) parts /= 2;
@@ -97,13 +97,13 @@ bool add_coarser(std::vector<loop_nest>& all, loop_nest regions) {
 }  // namespace
 
 std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why) {
-  const std::vector<op_id> late = ops_with_large_parameter_gradients(p.network);
+  const std::vector<op_id> deferred = ops_with_large_parameter_gradients(p.network);
   std::vector<loop_nest> all = whole_operator_nests(p.network);
   std::size_t fixed = all.size();
   if (!what.same_bits) {
-    add_micro_batches(p, late, all, why);
+    add_micro_batches(p, deferred, all, why);
     const auto add = [&](byte_count most) {
-      loop_nest regions{1, regions_above(p, most, late), late};
+      loop_nest regions{1, regions_above(p, most, deferred), deferred};
       std::size_t computes = p.network.ops.size();
       for (const batch_loop& x : regions.inner_loops) computes += (x.end - x.begin) * (x.parts - 1);
       if (!regions.inner_loops.empty() && computes <= max_computes_of_order &&

@@ -24,9 +24,9 @@ std::vector<batch_loop> split_loops(const graph& g, std::uint32_t parts) {
 }
 
 std::vector<compute> order_in_parts(const graph& g, std::uint32_t parts) {
-  const std::vector<op_id> late = ops_with_large_parameter_gradients(g);
+  const std::vector<op_id> deferred = ops_with_large_parameter_gradients(g);
   try {
-    return make_order(g, {parts, {}, late});
+    return make_order(g, {parts, {}, deferred});
   } catch (const infeasible&) {  // some operator needs the whole batch
     return make_order(g, {1, split_loops(g, parts), {}});
   }

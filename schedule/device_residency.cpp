@@ -70,23 +70,23 @@ std::span<const byte_count> device_residency::live_bytes_within(
   return live_bytes_;
 }
 
-void device_residency::apply_compute(const event& e, std::uint32_t at) {
+void device_residency::apply_compute(const event& e, std::uint32_t event_index) {
   const auto [from, to] = costs_.in_place_parts[e.subject];
   const bool elsewhere = e.is_recompute && !costs_.uses.recompute_touched_parts[e.subject].empty();
   if (from != to && !elsewhere && parts_[to].state == presence::absent &&
       parts_[from].state != presence::absent)
-    parts_[from].last_in_place = at;
+    parts_[from].last_in_place = event_index;
   for (const touched_part& x : costs_.touches_of(e)) {
-    if (parts_[x.part].state != presence::permanent) touch_part(x.part, at);
+    if (parts_[x.part].state != presence::permanent) touch_part(x.part, event_index);
   }
 }
 
-void device_residency::touch_part(part_id p, std::uint32_t at) {
+void device_residency::touch_part(part_id p, std::uint32_t event_index) {
   if (parts_[p].state == presence::absent) {
     parts_[p].state = presence::present;
-    live_bytes_[at] += costs_.parts[p].bytes;
+    live_bytes_[event_index] += costs_.parts[p].bytes;
   }
-  parts_[p].last_touch = at;
+  parts_[p].last_touch = event_index;
 }
 
 void device_residency::remove_part(part_id p, std::uint32_t end) {

@@ -41,8 +41,8 @@ class device_residency {
   };
   void reset(std::size_t events, const std::vector<bool>& staged);
   void apply(std::span<const event> events);
-  void apply_compute(const event& e, std::uint32_t at);
-  void touch_part(part_id p, std::uint32_t at);
+  void apply_compute(const event& e, std::uint32_t event_index);
+  void touch_part(part_id p, std::uint32_t event_index);
   void remove_part(part_id p, std::uint32_t end);
   byte_count sum_live_bytes(std::span<const event> events);
 

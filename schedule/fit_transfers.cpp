@@ -54,7 +54,7 @@ class transfer_fitter {
   void reserve_minimum_memory() {
     for (const std::uint32_t x : swapped_)
       decisions_[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
-    for (int tries = 0; tries < max_return_attempts && update_live_bytes(); ++tries) {
+    for (int tries = 0; tries < max_return_attempts && update_live_bytes_and_returns(); ++tries) {
     }
   }
 
@@ -63,9 +63,9 @@ class transfer_fitter {
     return forecaster_.forecast_memory(builder_.build(decisions_, staged), staged);
   }
 
-  // Updates live_bytes_. If a part is fetched before its own use, moves its return to that position. Returns
-  // whether any return moved.
-  bool update_live_bytes() {
+  // Updates live_bytes_. Where a recomputation fetches a part before its decided return, moves the return to
+  // that position. Returns whether any return moved.
+  bool update_live_bytes_and_returns() {
     const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions_);
     const std::span<const event> events = builder_.build(decisions_, staged);
     result_.peak = forecaster_.forecast_memory(events, staged).peak;

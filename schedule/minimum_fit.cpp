@@ -52,8 +52,8 @@ void decisions_minimum_finder::evaluate(attempt& by, const std::vector<decision>
   by.evaluator.accept();
 }
 
-// If a part is fetched before its own use, moves its return to that position. Returns whether any return
-// moved.
+// Where a recomputation fetches a part before its decided return, moves the return to that position. Returns
+// whether any return moved.
 bool decisions_minimum_finder::return_for_earlier_readers(const attempt& by,
                                                           std::vector<decision>& decisions) {
   is_fetched_.assign(uses_.parts.size(), false);

@@ -162,10 +162,10 @@ class stage_builder {
   std::vector<placed_op> placed_ops_;
 };
 
-// Per operator, whether it is deferred: it is in `late` or depends on one that is.
-std::vector<bool> find_deferred(const graph& g, const std::vector<op_id>& late) {
+// Per operator, whether it is deferred: it is in `requested` or depends on one that is.
+std::vector<bool> find_deferred(const graph& g, const std::vector<op_id>& requested) {
   std::vector<bool> deferred(g.ops.size(), false), written(g.tensors.size(), false);
-  for (const op_id o : late) deferred[o] = true;
+  for (const op_id o : requested) deferred[o] = true;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const op& x = g.ops[o];
     if (std::ranges::any_of(x.in, [&](tensor_id t) { return written[t]; })) deferred[o] = true;

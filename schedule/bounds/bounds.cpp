@@ -26,8 +26,8 @@ bool computes_in_order(const memory_plan& plan, const std::vector<compute>& orde
 std::vector<std::vector<compute>> whole_operator_orders(const graph& g) {
   std::vector<std::vector<compute>> all{graph_order(g)};
   for (const loop_nest& by : whole_operator_nests(g)) {
-    std::vector<compute> late = make_order(g, by);
-    if (std::ranges::find(all, late) == all.end()) all.push_back(std::move(late));
+    std::vector<compute> order = make_order(g, by);
+    if (std::ranges::find(all, order) == all.end()) all.push_back(std::move(order));
   }
   return all;
 }

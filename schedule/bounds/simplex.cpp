@@ -26,9 +26,9 @@ linear_solution minimize(const linear_program& lp) {
       if (at[i][columns] < (leaves == rows ? -tiny : at[leaves][columns])) leaves = i;
     }
     if (leaves == rows) {
-      linear_solution found{true, -at[rows][columns], {}};
-      for (std::size_t i = 0; i < rows; ++i) found.dual.push_back(std::max(0.0, at[rows][variables + i]));
-      return found;
+      linear_solution solution{true, -at[rows][columns], {}};
+      for (std::size_t i = 0; i < rows; ++i) solution.dual.push_back(std::max(0.0, at[rows][variables + i]));
+      return solution;
     }
     std::size_t enters = columns;
     double least = std::numeric_limits<double>::max();

@@ -38,8 +38,8 @@ void add_copy_in(gap_model& m, const gap_columns& a) {
   const gap& e = m.gaps[a.gap];
   mixed_program& p = m.program;
   const double time = in_units(m.costs.copy_time(m.bytes_of(e), lane::to_device));
-  const column late = p.add_fraction();
-  terms sum{{*a.swap_share, -1}, {late, 1}};
+  const column late_share = p.add_fraction();
+  terms sum{{*a.swap_share, -1}, {late_share, 1}};
   for (std::size_t i = 0; i < a.reacquired.size(); ++i) {
     const column share = p.add_fraction();
     p.add_at_least({{a.reacquired[i], 1}, {share, -1}}, 0);
@@ -48,8 +48,8 @@ void add_copy_in(gap_model& m, const gap_columns& a) {
   }
   p.add_row(sum, 0, 0);
   const std::size_t next = m.slots.slot_of(e.next_use);
-  m.lanes.copy_in[next].emplace_back(late, time);
-  m.lanes.copy_in_stall[next].emplace_back(late, time);
+  m.lanes.copy_in[next].emplace_back(late_share, time);
+  m.lanes.copy_in_stall[next].emplace_back(late_share, time);
 }
 
 // The earlier copies out and the recomputations of the same value: they make the copy out of this gap
@@ -92,9 +92,9 @@ void add_copy_out(gap_model& m, const gap_columns& a) {
     at_home.emplace_back(share, 1);
   }
   if (!m.is_at_end(e)) return;
-  const column late = p.add_fraction();
-  m.lanes.copy_out[m.slots.count()].emplace_back(late, time);
-  at_home.emplace_back(late, 1);
+  const column late_share = p.add_fraction();
+  m.lanes.copy_out[m.slots.count()].emplace_back(late_share, time);
+  at_home.emplace_back(late_share, 1);
   at_home.emplace_back(*a.swap_share, -1);
   p.add_at_least(std::move(at_home), 0);
 }

@@ -61,7 +61,7 @@ void require_input(gap_model& m, column c, part_id p, position by, std::size_t s
 }
 
 // Counts the memory of a recomputation's output, unless the part's own columns count it.
-void count_output(gap_model& m, column c, part_id p, std::size_t s) {
+void add_memory_of_output(gap_model& m, column c, part_id p, std::size_t s) {
   const bool alive = is_alive(m, p, m.slots.begin[s]);
   const double bytes = in_units(m.uses.parts[p].bytes);
   const auto x = gap_with_absence(m, p, s);
@@ -82,7 +82,7 @@ column recompute_column(gap_model& m, position by, std::size_t s) {
   m.lanes.recompute[s].emplace_back(c, in_units(m.costs.recompute_time(by)));
   for (const touched_part& x : m.uses.touched_by_recompute(by)) {
     if (x.mode != access_mode::write) require_input(m, c, x.part, by, s);
-    if (x.mode != access_mode::read) count_output(m, c, x.part, s);
+    if (x.mode != access_mode::read) add_memory_of_output(m, c, x.part, s);
   }
   return c;
 }
