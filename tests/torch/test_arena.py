@@ -104,6 +104,14 @@ def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch)
     assert found.holds.changes is changes and not found.has_run_out_of_remaps()
 
 
+def test_memory_that_another_process_holds_is_no_mapping(monkeypatch):
+    device, found = fake_device_and_mapped_arena(monkeypatch, 13 * arena.PAGE)
+    device.taken = True
+    assert not found.map_memory() and not found.map_memory() and (found.mappings, found.refusals) == (1, 2)
+    device.taken = False
+    assert found.map_memory() and (found.mappings, found.refusals) == (2, 0)
+
+
 def test_as_much_memory_is_mapped_again_where_small_allocations_have_grown(monkeypatch):
     device, found = fake_device_and_mapped_arena(monkeypatch, 11 * arena.PAGE + 5 * MIB)
     for grown, pages in ((0, 10), (arena.PAGE, 10), (2 * arena.PAGE, 9)):

@@ -409,7 +409,7 @@ def test_this_release_has_what_fit_uses():
 class FakeArena:
     """An arena that needs no GPU and lays out nothing until `fails` is used up."""
 
-    fails = lacking = 0
+    fails = lacking = refusals = 0
 
     def __init__(self, device, budget_bytes):
         self.recording, self.mappings = None, 0
@@ -770,9 +770,32 @@ def test_the_next_plan_leaves_what_memory_lacked_and_it_does_not_foresee(bytes_o
     monkeypatch.setattr(importlib.import_module("umbench.torch.plan"), "MIN_SLACK", 0)
     plan = umt.Plan(1000)
     plan.predicted, plan.measured = {"peak": 1000}, {"peak": 1000 + bytes_over_prediction}
-    call = Made(arena=Made(mappings=0, map_memory=lambda: False, lacking=bytes_lacking), plan=plan, start_over=lambda: None, MAX_MAPPINGS=3, MAX_PLANS=4)
+    call = Made(arena=Made(mappings=0, refusals=0, map_memory=lambda: False, lacking=bytes_lacking), plan=plan, start_over=lambda: None, MAX_MAPPINGS=3, MAX_PLANS=4)
     fit_file.FittedCall.map_memory_or_replan(call)
     assert plan.more_slack == expected_slack
+
+
+class ArenaBesideOthers(FakeArena):
+    """An arena for whose memory other processes leave no room in `fails` steps."""
+
+    def map_memory(self):
+        self.refusals = 0 if super().map_memory() else self.refusals + 1
+        return self.refusals == 0
+
+    def note_whether_step_fitted(self):
+        return not self.refusals
+
+
+@pytest.mark.parametrize(("steps_refused", "is_within"), [(3, True), (99, False)])
+def test_a_plan_stays_while_other_processes_hold_the_memory(steps_refused, is_within, monkeypatch):
+    model, inputs = model_and_inputs("perceptron")
+    pretend_gpu(monkeypatch, ArenaBesideOthers, max_memory_allocated=2**26, max_memory_reserved=2**41)
+    monkeypatch.setattr(FakeArena, "fails", steps_refused)
+    model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
+    for _ in range(30):
+        run_step(model, inputs)
+    assert model.plan.plans == 1 and model.plan.settled and model.plan.within is is_within
+    assert ("a hard cap at the budget may fail: other processes hold the memory" in str(model.plan)) is not is_within
 
 
 def test_a_step_whose_backward_pass_fails_is_not_the_one_that_is_measured(monkeypatch):

@@ -237,6 +237,17 @@ def test_the_page_quotes_how_long_compiling_and_planning_take():
     assert "Searches for [the Llama](auto_llama_h200.jsonl): {:.1f}, {:.1f} s.".format(*sorted(auto["searches_s"])) in page
 
 
+def test_the_page_quotes_what_pytorch_would_have_to_mend():
+    page, records = " ".join((ROOT / "docs/torch.md").read_text(encoding="utf-8").split()), kept_records("fit_h200.jsonl")
+    row = find_record(records, "gpt2_small", "fit", 3)
+    assert f"GPT-2 small in a third takes {row['over']:.2f}, its kernels {kernel_slowdown(row, records):.2f}." in page
+    seconds = {row["way"]: row["first_step_s"] for row in kept_records("compile_h200.jsonl") if row["model"] == "gpt2_small"}
+    assert f"the first step takes {seconds['fit'] / seconds['plain']:.2f} times as long as compiling alone" in page
+    took = {row["way"]: sum(row["launch_ms"].values()) for row in kept_records("launching_ways_h200.jsonl") if row["ratio"] == 3}
+    checks = sorted(took[way] - took[f"{way}, straight"] for way in took if f"{way}, straight" in took)
+    assert f"take {checks[0]:.1f} to {checks[-1]:.1f} ms a step" in page
+
+
 def test_models_in_a_third_of_their_memory_learn_as_without_a_plan():
     for name, fell, apart in (("llama_lora", 2, 1e-3), ("gpt2", 2, 3e-3), ("resnet50", 4, 0.25)):
         curve = kept_records(f"curve_{name}_h200.jsonl")

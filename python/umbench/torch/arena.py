@@ -129,6 +129,7 @@ class Arena:
         self.pages, self.has_fitted = 0, False  # mapped pages, and whether a step has fitted into them
         self.pages_needed = 0  # pages into which a step has fitted; 0 if none has yet
         self.mappings = 0  # how often memory was mapped
+        self.refusals = 0  # how often in a row the device had no memory to map, since other processes held it
         self.remaps = 0  # number of successive steps before which memory was mapped again
         self.recording, self.stream = None, 0  # the stream of the step, by the allocator's name
         self.small = 0  # largest number of bytes reserved by small allocations, stored here since a measurement of the peak resets PyTorch's count
@@ -195,15 +196,17 @@ class Arena:
     def map_memory(self):
         """Maps one piece for the stream of the step: as many pages as a step has fitted into, at first all that the budget allows but SPARE.
         Returns whether the recorded step fits."""
-        self.mappings, self.holds = self.mappings + 1, None
+        self.holds = None
         placing.set_follower(None)
         is_current = torch.cuda.current_stream(self.device).cuda_stream == self.stream
         with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_with_number(self.stream, self.device)):
             torch.cuda.empty_cache()
             allowed = self.mappable_bytes() // PAGE
             self.pages = min(allowed, self.pages_needed or allowed - SPARE)
-            if self.pages < 1 or not self._map_pages():
+            self.refusals = 0 if self.pages < 1 or self._map_pages() else self.refusals + 1
+            if self.pages < 1 or self.refusals:
                 return False
+        self.mappings += 1
         self.reserved, self.retries = self._reserved_bytes_and_retries()
         return self._find_holds()
 

@@ -8,7 +8,7 @@ import weakref
 import torch
 
 from . import chunks, copies, micro, placing, private, refusals, rewrites, skips
-from .arena import Arena
+from .arena import MAX_REMAPS, Arena
 from .costs import RATES, costs_for, rates_of
 from .cuda_graphs import StepGraphs, allocate_cublas_workspaces
 from .operators import operator_name
@@ -195,17 +195,18 @@ class FittedCall:
             private.skip_launch_checks()
 
     def map_memory_or_replan(self):
-        """Maps memory for the step. If that fails, makes another plan, with more slack unless that plan already includes the missing bytes."""
-        if self.arena.mappings < self.MAX_MAPPINGS and self.arena.map_memory():
+        """Maps memory for the step. While other processes hold that memory, later steps try again. If the step does not fit into it, makes another plan,
+        with more slack unless that plan already includes the missing bytes."""
+        if self.arena.mappings < self.MAX_MAPPINGS and self.arena.map_memory() or 0 < self.arena.refusals < MAX_REMAPS:
             return
-        if self.plan.plans < self.MAX_PLANS:
+        if self.plan.plans < self.MAX_PLANS and not self.arena.refusals:
             foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # the next plan includes these bytes
             if not self.plan.measured_peak_exceeds_usable() or self.arena.lacking > foreseen:
                 self.plan.leave_more_slack(self.arena.lacking - foreseen)
             self.start_over()
         else:
             self.arena.stop_placing()
-            self.plan.make_final(self.plan.measured["reserved"])
+            self.plan.make_final(self.plan.measured["reserved"], "other processes hold the memory" if self.arena.refusals else "its tensors find no places")
 
 
 def parse_budget(budget):

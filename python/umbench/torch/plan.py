@@ -23,7 +23,8 @@ class Plan:
     unforeseen: {shares of the loss: bytes by which a measured peak exceeded its prediction}.
     is_replayed: whether steps are replayed as CUDA graphs now. launched_because: why they never will be; "" if they may be, or if that
     was not asked for.
-    settled: whether the plan is final. If so, reserved: bytes that PyTorch reserves; within: whether these are within the budget."""
+    settled: whether the plan is final. If so, reserved: bytes that PyTorch reserves; within: whether these are within the budget;
+    unplaced_because: why the step's tensors are not placed, or ""."""
 
     def __init__(self, budget):
         self.budget, self.usable, self.more_slack = budget, budget, 0
@@ -31,6 +32,7 @@ class Plan:
         self.saved, self.offloaded, self.recomputed, self.modules, self.differences = [], [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
         self.reserved = self.within = None
+        self.unplaced_because = ""
         self.is_replayed, self.launched_because = False, ""
         self.tried = []  # (predicted, measured) peaks in bytes
         self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
@@ -56,11 +58,12 @@ class Plan:
         """Whether the measured peak exceeds the usable bytes by more than a tolerance."""
         return self.measured["peak"] > self.usable + MIN_SLACK // 4
 
-    def make_final(self, reserved_bytes):
+    def make_final(self, reserved_bytes, unplaced_because=""):
         """Makes the plan final. `reserved_bytes`: those that PyTorch reserves."""
-        self.settled, self.reserved, self.within = True, reserved_bytes, reserved_bytes <= self.budget
+        self.settled, self.reserved, self.within, self.unplaced_because = True, reserved_bytes, reserved_bytes <= self.budget, unplaced_because
         if not self.within:
-            warnings.warn(f"PyTorch reserves {size_text(reserved_bytes)}, more than the budget of {size_text(self.budget)}: a hard cap there may fail", stacklevel=2)
+            warnings.warn(f"PyTorch reserves {size_text(reserved_bytes)}, more than the budget of {size_text(self.budget)}: a hard cap there may fail"
+                          + (f"; {unplaced_because}" if unplaced_because else ""), stacklevel=2)
 
     def warn_of_lost_memory(self):
         """Notes, and warns, that the mapped memory of the step was lost."""
@@ -102,7 +105,8 @@ class Plan:
         if self.measured:
             lines.append(f"  measured peak {size_text(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer, while allocations were noted" + (f", after {self.plans} plans" if self.plans > 1 else ""))
         if self.settled:
-            lines.append(f"  PyTorch reserves {size_text(self.reserved)}, " + ("within the budget" if self.within else "a hard cap at the budget may fail"))
+            lines.append(f"  PyTorch reserves {size_text(self.reserved)}, " + ("within the budget" if self.within else "a hard cap at the budget may fail")
+                         + (f": {self.unplaced_because}" if self.unplaced_because else ""))
         if self.is_replayed or self.launched_because:
             lines.append("  steps are replayed as CUDA graphs" if self.is_replayed else f"  steps are launched: {self.launched_because}")
         if self.micro_batches > 1:

@@ -87,7 +87,7 @@ class Training:
         for _ in range(3):
             self.run_step()
         if plan is not None:
-            found |= {"replayed": plan.is_replayed, "launched_because": plan.launched_because}
+            found |= {"replayed": plan.is_replayed, "launched_because": plan.launched_because, "unplaced_because": plan.unplaced_because}
         gc.collect()
         gc.freeze()
         torch.cuda.synchronize()
