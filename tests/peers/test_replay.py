@@ -1,5 +1,6 @@
 """benchmarks/replay.py: networks with opaque operators, and the comparison of their times."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -73,14 +74,31 @@ def test_slowdowns_are_medians_over_runs():
     assert replay.computed_and_replayed_slowdowns(records) == {("vgg16", 0.9, "device"): (1, 1), ("vgg16", 2, "twin"): (2.2, 2.1)}
 
 
+def kept_records(card):
+    lines = (ROOT / f"results/study/replay_beside_computed_{card}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["kind"] == "record"]  # load.read() keeps one run of a cell
+
+
+def row_of_page(card):
+    page = (ROOT / "results/study/README.md").read_text(encoding="utf-8").splitlines()
+    return next(line for line in page if line.startswith(f"| `replay_beside_computed_{card}.jsonl`"))
+
+
 @pytest.mark.parametrize("card", ["h100", "h200"])
 def test_the_page_says_how_many_kept_slowdowns_agree(card):
-    lines = (ROOT / f"results/study/replay_beside_computed_{card}.jsonl").read_text(encoding="utf-8").splitlines()
-    found = replay.computed_and_replayed_slowdowns([entry for entry in map(json.loads, lines) if entry["kind"] == "record"])  # load.read() keeps one run of a cell
+    found = replay.computed_and_replayed_slowdowns(kept_records(card))
     apart = [abs(theirs / ours - 1) for (_, _, strategy), (ours, theirs) in found.items() if strategy != "device"]
-    page = (ROOT / "results/study/README.md").read_text(encoding="utf-8").splitlines()
-    row = next(line for line in page if line.startswith(f"| `replay_beside_computed_{card}.jsonl`"))
-    assert f"{sum(each <= replay.TOLERATED_DIFFERENCE for each in apart)} of {len(apart)} slowdowns within 15 %" in row
+    assert f"{sum(each <= replay.TOLERATED_DIFFERENCE for each in apart)} of {len(apart)} slowdowns within 15 %" in row_of_page(card)
+
+
+def test_the_page_says_how_many_pairs_of_runs_of_one_cell_agree():
+    times = {}
+    for each in kept_records("h100"):
+        if each["strategy"] != "device":
+            times.setdefault((each["network"].split("#")[0], each["strategy"], each["ratio"]), []).append(replay.load.steady_ns(each))
+    pairs = [sorted(pair) for runs in times.values() for pair in itertools.combinations(runs, 2)]
+    near = sum(longer <= 1.15 * shorter for shorter, longer in pairs)
+    assert f"of pairs of runs of one cell: {near} of {len(pairs)}" in row_of_page("h100")
 
 
 def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypatch, capfd):
