@@ -9,7 +9,7 @@ namespace um {
 namespace {
 
 bool driver_evicts(const execution_plan& plan) {
-  return plan.evicted_by == pressure::driver && plan.budget != std::numeric_limits<byte_count>::max() &&
+  return plan.evicted_by == evictor::driver && plan.budget != std::numeric_limits<byte_count>::max() &&
          plan.managed_arena_bytes > 0;
 }
 

@@ -201,7 +201,7 @@ footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {
   for (op_id o = 0; o < g.ops.size(); ++o) plan.actions.emplace_back(compute{o, {}});
   const machine any;
   const lifetime_table table =
-      lifetimes_of({g, costs, any, std::numeric_limits<byte_count>::max(), pressure::none, {}}, plan);
+      lifetimes_of({g, costs, any, std::numeric_limits<byte_count>::max(), evictor::none, {}}, plan);
   return make_layout(g, table, plan, how).terms;
 }
 

@@ -29,10 +29,10 @@ launch_method choose_launch(const action& a, bool moves_managed_memory) {
 
 // Whether the plan, or the driver under pressure, moves managed memory while operators run. Advice is given
 // only once.
-bool moves_managed_memory(const memory_plan& plan, pressure under) {
+bool moves_managed_memory(const memory_plan& plan, evictor evicted_by) {
   const auto by_driver = [&](const auto& x) { return is_managed(plan.residences[x.tensor]); };
   return std::ranges::any_of(plan.residences, is_managed) &&
-         (under == pressure::driver || std::ranges::any_of(plan.actions, [&](const action& a) {
+         (evicted_by == evictor::driver || std::ranges::any_of(plan.actions, [&](const action& a) {
             return std::visit(overloaded{[](const compute&) { return false; },
                                          [](const advise&) { return false; }, by_driver},
                               a);
@@ -56,8 +56,9 @@ std::vector<range> ranges_released_by(const step& s) {
   return all;
 }
 
-byte_count peak_bytes(const layout& at, const residency& used, pressure under) {
-  const byte_count managed = under == pressure::plan ? used.peak_blocks() * managed_block : at.managed_bytes;
+byte_count peak_bytes(const layout& at, const residency& used, evictor evicted_by) {
+  const byte_count managed =
+      evicted_by == evictor::plan ? used.peak_blocks() * managed_block : at.managed_bytes;
   return at.device_bytes + managed;
 }
 
@@ -83,7 +84,7 @@ class plan_lowerer {
     for (action_ = 0; action_ < plan_.actions.size(); ++action_)
       steps_.push_back(make_step(plan_.actions[action_]));
     const byte_count peak = peak_bytes(layout_, residency_, p_.evicted_by);
-    if (p_.evicted_by != pressure::driver) throw_if_over_budget(p_.budget, peak, "the plan");
+    if (p_.evicted_by != evictor::driver) throw_if_over_budget(p_.budget, peak, "the plan");
     return {std::move(steps_),
             plan_.residences,
             homes_.at_start,

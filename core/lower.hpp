@@ -59,15 +59,15 @@ struct execution_plan {
   byte_count managed_arena_bytes = 0;
   byte_count pinned_arena_bytes = 0;
   // Maximum device memory in use: the device arena plus resident managed blocks. If the driver evicts
-  // (pressure::driver), the whole managed arena counts.
+  // (evictor::driver), the whole managed arena counts.
   byte_count peak_device_bytes = 0;
   byte_count budget = 0;
-  pressure evicted_by = pressure::none;  // who evicts managed memory
+  evictor evicted_by = evictor::none;  // who evicts managed memory
   footprint_terms terms;
 };
 
 // Packs each arena with `how` and lowers the plan. Throws infeasible if the device arena exceeds the budget,
-// or if the plan evicts (pressure::plan) and managed memory ever exceeds what the budget leaves. Throws
+// or if the plan evicts (evictor::plan) and managed memory ever exceeds what the budget leaves. Throws
 // std::invalid_argument for a plan verified for another network, and for movements of managed memory that are
 // not whole blocks, which verify_plan() does not check.
 execution_plan lower(const problem& p, const verified_plan& plan, packer how = packers::searched);

@@ -51,16 +51,18 @@ range managed_map::range_of(tensor_id t, const box& part) const {
                                 " is managed and can be moved by parts of its batch axis only");
   }
   const lifetime& l = lifetime_of(t);
-  const range only = batch_range(what, part);
-  const byte_count end = only.offset + only.bytes, unit = l.bytes < managed_block ? 1 : managed_block;
-  const bool is_last = end == bytes_of(what);
-  if (is_twinned_[t] && (only.offset % unit != 0 || (!is_last && end % unit != 0))) {
+  const range in_tensor = batch_range(what, part);
+  const byte_count end_in_tensor = in_tensor.offset + in_tensor.bytes;
+  const byte_count unit = l.bytes < managed_block ? 1 : managed_block;
+  const bool is_last = end_in_tensor == bytes_of(what);
+  if (is_twinned_[t] && (in_tensor.offset % unit != 0 || (!is_last && end_in_tensor % unit != 0))) {
     throw std::invalid_argument("tensor " + what.name +
                                 " is twinned and moves by parts that are whole blocks of " +
                                 to_text(managed_block) + " only; cut it otherwise, or move it whole");
   }
-  const byte_count from = round_down(only.offset, unit);
-  return {offset_of(t) + from, (is_last ? l.bytes : round_down(end, unit)) - from};
+  const byte_count begin_in_tensor = round_down(in_tensor.offset, unit);
+  return {offset_of(t) + begin_in_tensor,
+          (is_last ? l.bytes : round_down(end_in_tensor, unit)) - begin_in_tensor};
 }
 
 // Whether the lifetime `later` has reused addresses of tensor t at action `now`. Plans repeat, so before the

@@ -298,7 +298,7 @@ defect cast_defect(const operands& all) {
   return expect_shape(all.in(0), all.out(0).shape);
 }
 
-// Tensors with more than one row or column must share one memory order.
+// Tensors with more than one channel and more than one row or column must share one memory order.
 defect memory_order_defect(const operands& all) {
   if (has_kind<opaque>(all.o)) return std::nullopt;
   const tensor* first = nullptr;

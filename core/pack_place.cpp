@@ -46,7 +46,7 @@ class gap_finder {
 
 block_placer::block_placer(const placement_request& t)
     : request_(t),
-      conflicts_(t.blocks),
+      forbidden_offsets_(t.blocks),
       lifetimes_(t.blocks.size()),
       full_steps_(t.blocks.size()),
       extents_(t.blocks.size()),
@@ -238,10 +238,10 @@ void block_placer::find_forbidden_addresses(std::uint32_t i, const partial_packi
       return true;
     }
     if (b.is_single) {
-      for (const offset_interval& x : conflicts_.forbidden_offsets(other, i))
+      for (const offset_interval& x : forbidden_offsets_.forbidden_offsets(other, i))
         forbidden_to_parts_.push_back({begin - x.below, begin - x.above});
     } else {
-      for (const offset_interval& x : conflicts_.forbidden_offsets(i, other))
+      for (const offset_interval& x : forbidden_offsets_.forbidden_offsets(i, other))
         forbidden_to_parts_.push_back({begin + x.above, begin + x.below});
     }
     return true;

@@ -100,7 +100,7 @@ class block_placer {
   void find_forbidden_addresses(std::uint32_t i, const partial_packing& a);
 
   const placement_request& request_;
-  const conflicts conflicts_;
+  const forbidden_offset_table forbidden_offsets_;
   std::uint32_t steps_per_range_ = 1;
   std::vector<lifetime> lifetimes_;                              // per block
   std::vector<full_steps> full_steps_;                           // per block

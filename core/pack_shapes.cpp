@@ -59,8 +59,9 @@ block_shape shape_of(const block& b) {
   return s;
 }
 
-conflicts::conflicts(std::span<const block_shape> blocks) : first_group_(blocks.size()) {
-  const auto offset_count = [&] { return static_cast<std::uint32_t>(offsets_.size()); };
+forbidden_offset_table::forbidden_offset_table(std::span<const block_shape> blocks)
+    : first_group_(blocks.size()) {
+  const auto interval_count = [&] { return static_cast<std::uint32_t>(intervals_.size()); };
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const block_shape& b = blocks[i];
     first_group_[i] = first_pair_.size();
@@ -69,17 +70,19 @@ conflicts::conflicts(std::span<const block_shape> blocks) : first_group_(blocks.
       if (other % group_size == 0) first_pair_.push_back(static_cast<std::uint32_t>(pairs_.size()));
       const block_shape& o = blocks[other];
       if (&o == &b || o.begin >= b.end || b.begin >= o.end || overlap_throughout(b, o)) continue;
-      pairs_.push_back({other, offset_count()});
-      append_forbidden_offsets(b, o, offsets_);
+      pairs_.push_back({other, interval_count()});
+      append_forbidden_offsets(b, o, intervals_);
     }
   }
-  pairs_.push_back({0, offset_count()});
+  pairs_.push_back({0, interval_count()});
 }
 
-std::span<const offset_interval> conflicts::forbidden_offsets(std::size_t i, std::uint32_t other) const {
+std::span<const offset_interval> forbidden_offset_table::forbidden_offsets(std::size_t i,
+                                                                           std::uint32_t other) const {
   const conflicting_pair* found = &pairs_[first_pair_[first_group_[i] + other / group_size]];
   while (found->other != other) ++found;
-  return std::span(offsets_).subspan(found->first_offset, found[1].first_offset - found->first_offset);
+  return std::span(intervals_)
+      .subspan(found->first_interval, found[1].first_interval - found->first_interval);
 }
 
 byte_count peak_live(std::span<const block_shape> blocks) {

@@ -41,10 +41,11 @@ inline bool overlap_throughout(const block_shape& a, const block_shape& b) {
   return a.is_solid && b.is_solid && a.last_begin < b.first_end && b.last_begin < a.first_end;
 }
 
-// Conflicts of all pairs of blocks that overlap in time only partly. Computed once and used for every order.
-class conflicts {
+// The relative addresses at which two blocks conflict, for all pairs of blocks that overlap in time only
+// partly. Computed once and used for every order.
+class forbidden_offset_table {
  public:
-  explicit conflicts(std::span<const block_shape> blocks);
+  explicit forbidden_offset_table(std::span<const block_shape> blocks);
 
   // Intervals of the address of block `i`, relative to that of `other`, at which the two conflict. Block `i`
   // has several pieces.
@@ -53,14 +54,14 @@ class conflicts {
  private:
   struct conflicting_pair {
     std::uint32_t other = 0;
-    std::uint32_t first_offset = 0;  // index of its first interval in offsets_
+    std::uint32_t first_interval = 0;  // index of its first interval in intervals_
   };
   static constexpr std::uint32_t group_size = 16;  // number of blocks in a group
   std::vector<std::size_t> first_group_;           // per block with several pieces: index of its first group
   std::vector<std::uint32_t>
       first_pair_;  // per group of other blocks: index of the first pair with a block of the group
-  std::vector<conflicting_pair> pairs_;   // with one entry past the last
-  std::vector<offset_interval> offsets_;  // forbidden intervals of all pairs
+  std::vector<conflicting_pair> pairs_;     // with one entry past the last
+  std::vector<offset_interval> intervals_;  // forbidden intervals of all pairs
 };
 
 }  // namespace um::placing

@@ -36,7 +36,7 @@ using slice_costs = std::function<op_cost(const compute&)>;
 //
 // none: nobody, everything fits. plan: the plan, at operator boundaries (mode `capped`). driver: the driver,
 // on demand (modes `native` and `simulated`).
-enum class pressure : std::uint8_t { none, plan, driver };
+enum class evictor : std::uint8_t { none, plan, driver };
 
 using knob_values = std::map<std::string, std::int64_t>;
 
@@ -45,9 +45,9 @@ struct problem {
   const profile& operator_costs;  // one per operator
   const machine& target;
   byte_count budget = std::numeric_limits<byte_count>::max();
-  pressure evicted_by = pressure::none;  // the plan, the driver or none
-  knob_values knobs;                     // every knob of the strategy, defaults filled in
-  slice_costs cost_of_slice = {};        // if not set: cost_of() estimates
+  evictor evicted_by = evictor::none;  // the plan, the driver or none
+  knob_values knobs;                   // every knob of the strategy, defaults filled in
+  slice_costs cost_of_slice = {};      // if not set: cost_of() estimates
   // Plans that take this long or longer are not wanted: a planner may throw instead of returning one.
   nanoseconds time_to_beat = std::numeric_limits<nanoseconds>::max();
 };

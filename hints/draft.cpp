@@ -21,7 +21,7 @@ constexpr byte_count share_of_large_input = 20, share_moved_whole = 10;
 std::vector<std::vector<bool>> simulate_first_iteration_faults(const problem& p) {
   const graph& g = p.network;
   problem by_driver = p;
-  by_driver.evicted_by = pressure::driver;
+  by_driver.evicted_by = evictor::driver;
   const execution_plan plan = lower(by_driver, make_plan(g, graph_order(g), residence::managed));
   std::vector<std::vector<bool>> faulted(g.ops.size(), std::vector<bool>(g.tensors.size(), false));
   simulate({g, plan, p.target, p.operator_costs}, 1, false, [&](const step& s, const managed_memory& memory) {

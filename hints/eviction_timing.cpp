@@ -18,9 +18,9 @@ using insertion_point = std::uint32_t;
 struct departure {
   action what;
   block_range blocks;
-  insertion_point from = 0,
-                  to = 0;  // earliest and latest insertion point: after its last use, and before the next
-  nanoseconds turn = 0;    // start time in the lane to the host
+  insertion_point chosen = 0;  // at first the earliest one: after its last use
+  insertion_point latest = 0;  // before the next use
+  nanoseconds turn = 0;        // start time in the lane to the host
   std::uint64_t released_blocks = 0;
 };
 
@@ -71,8 +71,8 @@ class eviction_timetable {
   }
   block_range blocks_of(tensor_id t, const box& part) const {
     if (!is_managed(plan_.residences[t]) || !placement_.managed.is_touched(t)) return {};
-    const range only = batch_range(graph_.tensors[t], part);
-    return um::blocks_of({placement_.managed.offset_of(t) + only.offset, only.bytes});
+    const range in_tensor = batch_range(graph_.tensors[t], part);
+    return um::blocks_of({placement_.managed.offset_of(t) + in_tensor.offset, in_tensor.bytes});
   }
   void add_operand_blocks(const compute& c, std::vector<block_range>& all) {
     for (const access& x : accesses_of(graph_, c)) {
@@ -100,15 +100,15 @@ class eviction_timetable {
         continue;
       }
       departure d{a, blocks_of(a).front()};
-      d.from = latest_slot_of(last, d.blocks);
+      d.chosen = latest_point_of(last, d.blocks);
       departures_.push_back(d);
     }
     for (departure& d : departures_) {
-      if (d.from == 0 && !discards_result(d)) d.from = latest_slot_of(last, d.blocks);
+      if (d.chosen == 0 && !discards_result(d)) d.chosen = latest_point_of(last, d.blocks);
     }
   }
   static std::ptrdiff_t at(std::size_t b) { return static_cast<std::ptrdiff_t>(b); }
-  static insertion_point latest_slot_of(const std::vector<insertion_point>& last, const block_range& r) {
+  static insertion_point latest_point_of(const std::vector<insertion_point>& last, const block_range& r) {
     insertion_point most = 0;
     for (std::size_t b = r.begin; b < r.end; ++b) most = std::max(most, last[b]);
     return most;
@@ -123,14 +123,14 @@ class eviction_timetable {
 
   // Finds the latest insertion point of each departure: before the next action that touches its blocks.
   void find_latest_points(std::size_t block_count) {
-    std::vector<std::vector<std::size_t>> in_slot(fixed_actions_.size() + 1);
-    for (std::size_t i = 0; i < departures_.size(); ++i) in_slot[departures_[i].from].push_back(i);
+    std::vector<std::vector<std::size_t>> at_point(fixed_actions_.size() + 1);
+    for (std::size_t i = 0; i < departures_.size(); ++i) at_point[departures_[i].chosen].push_back(i);
     std::vector<insertion_point> next(block_count, end());
     for (insertion_point s = end() + 1; s-- > 0;) {
-      for (const std::size_t i : in_slot[s]) {
-        departures_[i].to = end();
+      for (const std::size_t i : at_point[s]) {
+        departures_[i].latest = end();
         for (std::size_t b = departures_[i].blocks.begin; b < departures_[i].blocks.end; ++b)
-          departures_[i].to = std::min(departures_[i].to, next[b]);
+          departures_[i].latest = std::min(departures_[i].latest, next[b]);
       }
       if (s == 0) break;
       for (const block_range& r : touched_blocks_[s - 1])
@@ -144,11 +144,11 @@ class eviction_timetable {
   // not wait for copies.
   memory_plan merge_actions() {
     std::ranges::stable_sort(departures_, {},
-                             [](const departure& d) { return std::pair(d.from, is_eviction(d)); });
+                             [](const departure& d) { return std::pair(d.chosen, is_eviction(d)); });
     memory_plan made{plan_.residences, {}};
     auto next = departures_.begin();
     for (insertion_point s = 0; s <= end(); ++s) {
-      for (; next != departures_.end() && next->from == s; ++next) made.actions.push_back(next->what);
+      for (; next != departures_.end() && next->chosen == s; ++next) made.actions.push_back(next->what);
       if (s < end()) made.actions.push_back(fixed_actions_[s]);
     }
     return made;
@@ -160,13 +160,13 @@ class eviction_timetable {
     std::size_t i = 0;
     auto next = departures_.begin();
     for (insertion_point s = 0; s <= end(); ++s) {
-      for (; next != departures_.end() && next->from == s; ++next)
+      for (; next != departures_.end() && next->chosen == s; ++next)
         next->released_blocks = found.changes[i++].released_blocks;
       if (s < end()) resident_blocks_[s] = found.resident_blocks[i++];
     }
   }
 
-  nanoseconds action_time(insertion_point s) const {
+  nanoseconds compute_time_after(insertion_point s) const {
     const auto* c = std::get_if<compute>(&fixed_actions_[s]);
     if (c == nullptr) return 0;
     const auto whole = static_cast<std::uint64_t>(problem_.operator_costs[c->op].time);
@@ -182,12 +182,12 @@ class eviction_timetable {
   // Reserves lane time for discards first; evictions get the rest.
   void schedule_lane() {
     start_times_.assign(fixed_actions_.size() + 1, 0);
-    for (insertion_point s = 0; s < end(); ++s) start_times_[s + 1] = start_times_[s] + action_time(s);
+    for (insertion_point s = 0; s < end(); ++s) start_times_[s + 1] = start_times_[s] + compute_time_after(s);
     calendar lane;
     for (const bool evicting : {false, true}) {
       for (departure& d : departures_) {
         if (is_eviction(d) == evicting)
-          d.turn = lane.book_first_free(start_times_[d.from], departure_duration(d));
+          d.turn = lane.book_first_free(start_times_[d.chosen], departure_duration(d));
       }
     }
   }
@@ -199,15 +199,16 @@ class eviction_timetable {
     insertion_point before = end();
     for (auto d = departures_.rbegin(); d != departures_.rend(); ++d) {
       if (!is_eviction(*d)) continue;
-      const insertion_point last = std::min(before, d->to);
-      while (d->from < last && !may_start(*d) && resident_blocks_[d->from] + d->released_blocks <= capacity) {
-        resident_blocks_[d->from++] += d->released_blocks;
+      const insertion_point last = std::min(before, d->latest);
+      while (d->chosen < last && !may_start(*d) &&
+             resident_blocks_[d->chosen] + d->released_blocks <= capacity) {
+        resident_blocks_[d->chosen++] += d->released_blocks;
       }
-      before = d->from;
+      before = d->chosen;
     }
   }
   bool may_start(const departure& d) const {
-    return std::holds_alternative<compute>(fixed_actions_[d.from]) && start_times_[d.from] >= d.turn;
+    return std::holds_alternative<compute>(fixed_actions_[d.chosen]) && start_times_[d.chosen] >= d.turn;
   }
 
   const problem& problem_;

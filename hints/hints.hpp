@@ -13,7 +13,7 @@ namespace um {
 std::span<const hint_strategy> hint_table();
 std::span<const strategy> hint_strategies();
 
-// Makes the plan of a hint strategy, for which defect_of() must return nothing. With pressure::plan the
+// Makes the plan of a hint strategy, for which defect_of() must return nothing. With evictor::plan the
 // managed memory in use stays within what the budget leaves, by the strategy's own evictions or else by
 // evictions in the driver's order. Throws infeasible if an operator's operands exceed that.
 memory_plan plan_hints(const hint_strategy& s, const problem& p);

@@ -186,7 +186,7 @@ class hint_planner {
   memory_plan make_plan(const search_setting& with) {
     const placed_draft& draft = find_or_make_draft(with);
     const bool evicts = !fits_budget_ && (pressure_rule_ != nullptr || evicts_by_twin_);
-    if (!evicts && problem_.evicted_by != pressure::plan) return draft.plan;
+    if (!evicts && problem_.evicted_by != evictor::plan) return draft.plan;
     const eviction_options rules =
         fits_budget_ ? eviction_options{}
                      : make_eviction_options(strategy_, problem_, with, draft.plan.residences);

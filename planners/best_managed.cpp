@@ -81,7 +81,7 @@ std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& d
     return std::nullopt;  // `best` finds plans without managed memory
   if (!moves_whole_blocks(p.network, managed)) return std::nullopt;
   problem kept = p;
-  kept.evicted_by = pressure::plan;
+  kept.evicted_by = evictor::plan;
   kept.budget = std::numeric_limits<byte_count>::max();
   const verified_plan plan = verify_plan(p.network, std::move(managed));
   const placement at(kept, plan.plan(), packers::searched);
@@ -117,7 +117,7 @@ std::optional<placed_plan> place_as_decided(problem p, memory_plan plan, byte_co
   if (std::ranges::none_of(plan.residences, is_managed)) return std::nullopt;
   const execution_plan steps = lower(p, plan, packers::searched);
   placed_plan placed{std::move(plan), steps.peak_device_bytes, 0};
-  if (p.evicted_by == pressure::driver) placed.device_bytes = steps.device_arena_bytes;
+  if (p.evicted_by == evictor::driver) placed.device_bytes = steps.device_arena_bytes;
   placed.time = time_with_copy_price(p, steps, 2) + added_launch_time(steps);
   return placed;
 }

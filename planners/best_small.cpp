@@ -130,7 +130,7 @@ class rung_searcher {
   // effort.
   void search_rung(std::size_t j) {
     const byte_count budget = rungs_[j].budget;
-    if (p_.evicted_by == pressure::driver) update_best_time(budget);
+    if (p_.evicted_by == evictor::driver) update_best_time(budget);
     const nanoseconds before = best_time_;
     if (larger_plans_[j]) accept_if_faster(std::move(*larger_plans_[j]));
     for (const std::size_t s : split_order_) place_ladder_solution(s, j);

@@ -33,7 +33,7 @@ class checkmate_planner {
     evaluator_.rebuild(decisions_, nothing_staged_, room_);
     current_ = evaluate({});
     while (current_.summed_excess > 0) {
-      if (!lower_peak()) throw infeasible(budget_too_small_text(p_, "checkmate", current_.peak));
+      if (!drop_best_map()) throw infeasible(budget_too_small_text(p_, "checkmate", current_.peak));
     }
     keep_fitting_maps_again();
     return label_evaluator_.plan(decisions_);
@@ -109,7 +109,7 @@ class checkmate_planner {
 
   // Of the maps that live at the peak, drops the one whose recomputation takes the least time per excess byte
   // removed.
-  bool lower_peak() {
+  bool drop_best_map() {
     std::vector<candidate> all;
     for (std::size_t m = 0; m < retentions_.size(); ++m) {
       const feature_map& f = label_evaluator_.maps()[m];

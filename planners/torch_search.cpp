@@ -84,7 +84,7 @@ class torch_search {
   std::vector<point> starting_points(const std::vector<torch_id>& pytorch_choice,
                                      const std::vector<point>& partwise);
   double bytes_freed_per_ns(const torch_move& m) const;
-  void lower_peak(std::size_t first, std::size_t last);
+  void lower_peak(std::size_t first_move, std::size_t end_move);
   void reduce_time(std::int64_t end);
   void set_budget(std::int64_t budget);
   void update_best() {
@@ -175,14 +175,14 @@ double torch_search::bytes_freed_per_ns(const torch_move& m) const {
 // Repeatedly applies the move that lowers the peak most per time added. Scores of earlier rounds are kept and
 // updated from the top of the queue. If ranks_by_promise_, the queue starts with upper bounds, so that few
 // moves are evaluated before the first is applied: for large steps, where not all can be.
-void torch_search::lower_peak(std::size_t first, std::size_t last) {
+void torch_search::lower_peak(std::size_t first_move, std::size_t end_move) {
   struct scored_move {
     double score;
     std::size_t move, round;
     bool operator<(const scored_move& other) const { return score < other.score; }
   };
   std::priority_queue<scored_move> open;
-  for (std::size_t m = first; m < last; ++m) {
+  for (std::size_t m = first_move; m < end_move; ++m) {
     const double promise =
         ranks_by_promise_ ? bytes_freed_per_ns(moves_.moves[m]) : std::numeric_limits<double>::infinity();
     if (promise > 0) open.push({promise, m, 0});

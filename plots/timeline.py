@@ -28,15 +28,15 @@ def main():
         save(figure_of(record, options.width), options.out, file_name(record["key"]), options.format)
 
 
-def records_to_draw(files_text, records, key, wants_all):
-    """The records to draw: the one with the key, all that have a timeline, or the only one. Throws BadInput or TooLittle."""
+def records_to_draw(files_text, records, wanted_key, wants_all):
+    """The records to draw: the one with the wanted key, all that have a timeline, or the only one. Throws BadInput or TooLittle."""
     drawn = [record for record in records if has_spans(record)]
-    if key is not None:
-        match = [record for record in records if record["key"] == key]
+    if wanted_key is not None:
+        match = [record for record in records if record["key"] == wanted_key]
         if not match:
-            raise load.BadInput(f"{files_text}: no record has the key '{key}'" + _keys_text(drawn))
+            raise load.BadInput(f"{files_text}: no record has the key '{wanted_key}'" + _keys_text(drawn))
         if match[0] not in drawn:
-            raise load.TooLittle(f"{files_text}: '{key}' has no timeline; run it with --timeline" + _keys_text(drawn))
+            raise load.TooLittle(f"{files_text}: '{wanted_key}' has no timeline; run it with --timeline" + _keys_text(drawn))
         return match
     if not drawn:
         raise load.TooLittle(f"{files_text}: no record has a timeline; run a cell with --timeline")

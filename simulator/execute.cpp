@@ -94,7 +94,7 @@ class memory_in_use {
   }
 
   void sample(nanoseconds now) {
-    const bool is_driver_prefetch = run_.plan.evicted_by == pressure::driver && memory_.block_count() > 0;
+    const bool is_driver_prefetch = run_.plan.evicted_by == evictor::driver && memory_.block_count() > 0;
     const byte_count bytes =
         is_driver_prefetch ? run_.plan.device_arena_bytes + memory_.held_blocks() * managed_block : bytes_;
     if (!samples_.empty() && samples_.back().bytes == bytes) return;
@@ -312,7 +312,7 @@ class iteration {
 std::uint64_t capacity_in_blocks(const simulation_input& run) {
   const execution_plan& plan = run.plan;
   const byte_count limit =
-      plan.evicted_by == pressure::driver ? std::min(plan.budget, run.on.device_bytes) : run.on.device_bytes;
+      plan.evicted_by == evictor::driver ? std::min(plan.budget, run.on.device_bytes) : run.on.device_bytes;
   const byte_count left = limit > plan.device_arena_bytes ? limit - plan.device_arena_bytes : 0;
   if (left < managed_block && plan.managed_arena_bytes > 0) {
     throw infeasible("the device arena of " + to_text(plan.device_arena_bytes) + " leaves " + to_text(left) +

@@ -19,7 +19,7 @@ byte_count size_of(const graph& g, tensor_id t) {
   return bytes_of(g.tensors[t]);
 }
 
-// y = x w: the larger of x and w is streamed, and y with x.
+// y = x w: the larger of x and w is streamed. y is streamed if x is, else written after the waves.
 phases linear_phases(const graph& g, const op& o) {
   const bool by_rows = size_of(g, o.in[0]) > size_of(g, o.in[1]);
   phases p(o.in.size() + o.out.size(), every_wave);

@@ -142,7 +142,7 @@ void stop_counting() {
     running->events.pause();
     post_events();
     if (const std::uint64_t lost = running->events.take_lost(); lost > 0)
-      running->writer.post([lost] { running->record.lose(lost); });
+      running->writer.post([lost] { running->record.add_lost_records(lost); });
   } else {
     static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
   }

@@ -48,7 +48,8 @@ void read_buffer(std::uint8_t* buffer, std::size_t valid) {
       running->translate.add(*record);
   }
   std::size_t dropped = 0;
-  if (cupti().dropped(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped > 0) running->record.lose(dropped);
+  if (cupti().dropped(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped > 0)
+    running->record.add_lost_records(dropped);
   std::free(buffer);
 }
 

@@ -102,7 +102,7 @@ bool launch_table::has_moving_launch_between(nanoseconds after, nanoseconds unti
   return next != begins_of_moving_launches_.end() && *next <= until;
 }
 
-void launch_table::write_ended(nanoseconds before) {
+void launch_table::write_ended_launches(nanoseconds before) {
   for (auto& [gpu, all] : by_gpu_) {
     const auto kept =
         std::stable_partition(all.begin(), all.end(), [&](const launch& l) { return l.end < before; });

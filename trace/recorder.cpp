@@ -119,7 +119,7 @@ void recorder::add(const contention_event& c) {
 }
 
 void recorder::add_timed(const kernel& k) {
-  if (!lines_.count_line_within_limit(timed_lines_, "times of launches")) return;
+  if (!lines_.count_line_within_limit(timed_line_count_, "times of launches")) return;
   const std::uint32_t name = lines_.name_id(k.name);
   lines_.write_line(kind_field("timed") + field("name", name) +
                     field("launch", launches_.next_number(k.gpu, name)) + field("gpu", k.gpu) +
@@ -134,7 +134,7 @@ void recorder::add(const allocation& a) {
 }
 
 void recorder::add(const hint& h) {
-  if (!lines_.count_line_within_limit(hints_, "prefetch and advice calls")) return;
+  if (!lines_.count_line_within_limit(hint_count_, "prefetch and advice calls")) return;
   const std::string called = lines_.callers_field(h.callers);
   lines_.write_line(kind_field("hint") + lines_.time_field("at_ns", h.at) +
                     lines_.time_field("until_ns", h.until) + field("call", h.call) +
@@ -142,24 +142,24 @@ void recorder::add(const hint& h) {
 }
 
 void recorder::add(const range& r) {
-  if (!lines_.count_line_within_limit(ranges_, "named ranges")) return;
+  if (!lines_.count_line_within_limit(range_count_, "named ranges")) return;
   const std::uint32_t name = lines_.name_id(r.name);
   lines_.write_line(kind_field("range") + lines_.time_field("begin_ns", r.begin) +
                     lines_.time_field("end_ns", r.end) + field("name", name));
 }
 
 void recorder::pause(nanoseconds at, const driver_sums& sums) {
-  paused_ = at;
+  paused_at_ = at;
   sums_at_pause_ = sums;
-  launches_.counting_paused(at);
+  launches_.begin_uncounted(at);
 }
 
 void recorder::resume(nanoseconds at, const driver_sums& sums) {
-  if (paused_ == 0) return;
-  lines_.write_line(kind_field("uncounted") + lines_.time_field("begin_ns", paused_) +
+  if (paused_at_ == 0) return;
+  lines_.write_line(kind_field("uncounted") + lines_.time_field("begin_ns", paused_at_) +
                     lines_.time_field("end_ns", at) + fields_of(sums - sums_at_pause_));
-  paused_ = 0;
-  launches_.counting_resumed(at);
+  paused_at_ = 0;
+  launches_.end_uncounted(at);
 }
 
 // --- assigning events to launches and to lines ---
@@ -222,14 +222,14 @@ void recorder::merge_old_events() {
 
 void recorder::write_settled(nanoseconds now) {
   assign_events(now - assignment_delay, false);
-  launches_.write_ended(now - 2 * assignment_delay);
+  launches_.write_ended_launches(now - 2 * assignment_delay);
   lines_.flush();
 }
 
 void recorder::finish(nanoseconds now, const driver_sums* sums) {
   assign_events(now + assignment_delay, true);
   for (sum_of_cause* of : {&user_, &host_, &other_}) write_sum(*of);
-  launches_.write_ended(now + assignment_delay);
+  launches_.write_ended_launches(now + assignment_delay);
   launches_.finish();
   resume(now, sums != nullptr ? *sums : sums_at_pause_);
   lines_.write_line(kind_field("end") + lines_.time_field("at_ns", now) +

@@ -66,10 +66,10 @@ class launch_table {
   void add(const copy& c) { summed_.add(c); }
   // Returns the number of the next launch of that name on that GPU, and increments it.
   std::uint64_t next_number(std::uint32_t gpu, std::uint32_t name) { return next_numbers_[{gpu, name}]++; }
-  // From this call to counting_resumed() Unified Memory is not counted, so launches may move data without a
+  // From this call to end_uncounted() Unified Memory is not counted, so launches may move data without a
   // record.
-  void counting_paused(nanoseconds from) { uncounted_.emplace_back(from, 0); }
-  void counting_resumed(nanoseconds from) {
+  void begin_uncounted(nanoseconds from) { uncounted_.emplace_back(from, 0); }
+  void end_uncounted(nanoseconds from) {
     if (!uncounted_.empty()) uncounted_.back().second = from;
   }
 
@@ -79,7 +79,7 @@ class launch_table {
   // Whether a launch that moved something began after `after` and not later than `until`. Needs sort().
   bool has_moving_launch_between(nanoseconds after, nanoseconds until) const;
   // Writes and removes the launches that ended before that time.
-  void write_ended(nanoseconds before);
+  void write_ended_launches(nanoseconds before);
   void finish() { summed_.finish(); }
 
  private:
@@ -120,7 +120,7 @@ class recorder {
   void add(const range& r);
   // Writes once that this trace lacks `what`.
   void note_missing(const std::string& what) { lines_.note_missing(what); }
-  void lose(std::uint64_t records) { lost_records_ += records; }
+  void add_lost_records(std::uint64_t records) { lost_records_ += records; }
   // From pause() to resume() Unified Memory is not counted. `sums` are the driver's at that time.
   void pause(nanoseconds at, const driver_sums& sums);
   void resume(nanoseconds at, const driver_sums& sums);
@@ -147,9 +147,9 @@ class recorder {
   launch_table launches_;
   std::vector<event> events_;  // not yet assigned to a launch or another line
   sum_of_cause host_{"host", {}}, user_{"prefetched", {}}, other_{"other", {}};
-  nanoseconds paused_ = 0;  // time at which counting paused; 0 while it goes on
+  nanoseconds paused_at_ = 0;  // time at which counting paused; 0 while it goes on
   driver_sums sums_at_pause_;
-  std::uint64_t lost_records_ = 0, hints_ = 0, ranges_ = 0, timed_lines_ = 0;
+  std::uint64_t lost_records_ = 0, hint_count_ = 0, range_count_ = 0, timed_line_count_ = 0;
 };
 
 // Adds a record of CUPTI or of the driver's events.

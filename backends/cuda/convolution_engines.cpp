@@ -87,8 +87,8 @@ class recipe_timer {
         static_cast<byte_count>(element_count(*shapes.at(which))) * element_bytes(samples_.result);
     check(cudaMemsetAsync(result, accumulates_ ? prefill_byte : 0xff, bytes, session_.compute().stream));
     const nanoseconds time = median_time(session_, call, 0, 1);
-    const double difference = kernels::sampled_difference(session_.compute(), samples_, result, expected_);
-    return difference <= accuracy_ ? time : never;
+    const double error = kernels::sampled_relative_error(session_.compute(), samples_, result, expected_);
+    return error <= accuracy_ ? time : never;
   }
 
   session& session_;

@@ -139,7 +139,7 @@ struct sampled_convolution {
 std::vector<double> sampled_results(launch_site where, const sampled_convolution& of, const void* x,
                                     const void* w, const void* y, const float* b);
 // Relative error ||result - expected|| / ||expected|| over the same places; NaN if the result has a NaN.
-double sampled_difference(launch_site where, const sampled_convolution& of, const void* result,
-                          const std::vector<double>& expected);
+double sampled_relative_error(launch_site where, const sampled_convolution& of, const void* result,
+                              const std::vector<double>& expected);
 
 }  // namespace um::kernels

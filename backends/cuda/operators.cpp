@@ -67,8 +67,9 @@ std::vector<std::int64_t> input_element_counts(const part_operands& at) {
   return counts;
 }
 
-// Returns the memory order that two tensors share: that of the one with planes larger than a point, if any.
-memory_order order_of(const tensor& a, const tensor& b) {
+// The memory order that two tensors share: that of `a` if it has several channels, and planes larger than a
+// point; otherwise its order does not show, and that of `b` counts.
+memory_order shared_order(const tensor& a, const tensor& b) {
   return a.shape.h * a.shape.w > 1 && a.shape.c > 1 ? a.order : b.order;
 }
 
@@ -79,7 +80,7 @@ convolution_problem problem_of(const part_operands& at, convolution_kind kind, c
   problem.attributes.pad_h = at.padding_above();
   problem.accumulates = at.accumulates(kind == forward ? y : kind == backward_data ? x : w);
   problem.arithmetic = at.g.arithmetic;
-  problem.order = order_of(at.whole(x), at.whole(y));
+  problem.order = shared_order(at.whole(x), at.whole(y));
   return problem;
 }
 
@@ -101,7 +102,7 @@ kernels::max_pool_problem problem_of(const part_operands& at, const max_pool& at
           at.shape(y),
           attributes,
           at.whole(x).type,
-          order_of(at.whole(x), at.whole(y)),
+          shared_order(at.whole(x), at.whole(y)),
           static_cast<int>(element_bytes(at.whole(index).type)),
           at.padding_above()};
 }
@@ -112,7 +113,7 @@ kernels::average_pool_problem problem_of(const part_operands& at, const average_
           at.shape(y),
           attributes,
           at.whole(x).type,
-          order_of(at.whole(x), at.whole(y)),
+          shared_order(at.whole(x), at.whole(y)),
           at.touched[x].where.row.begin,
           at.touched[y].where.row.begin,
           at.whole(x).shape.h};

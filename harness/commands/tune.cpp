@@ -191,9 +191,9 @@ class tuning_run {
       return fmt::format("{}, {:.2f} times as long", time_text(*time), *time / *best_->cost);
     }
     if (!best_record_.compute_time) return outcome_text(r);
-    const auto alone = static_cast<double>(*best_record_.compute_time);
+    const auto operators_alone_ns = static_cast<double>(*best_record_.compute_time);
     return fmt::format("{}; operators alone take {}, the best {:.2f} times that", to_text(r.result),
-                       time_text(alone), *best_->cost / alone);
+                       time_text(operators_alone_ns), *best_->cost / operators_alone_ns);
   }
   std::string rules_text() const {
     std::string text;

@@ -63,14 +63,14 @@ std::string storage_text(const network_spec& n) {
 
 byte_count peak_device_bytes_of(run_mode mode, const execution_plan& steps) {
   const byte_count asked_for = steps.peak_device_bytes;
-  return facts_of_mode(mode).evicted_by == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
+  return facts_of_mode(mode).evicted_by == evictor::driver ? std::min(asked_for, steps.budget) : asked_for;
 }
 
 const mode_row& facts_of_mode(run_mode mode) {
   static constexpr std::array rows{
-      mode_row{pressure::driver, true, false, false},  // simulated
-      mode_row{pressure::plan, true, true, false},     // capped
-      mode_row{pressure::driver, false, true, true},   // native
+      mode_row{evictor::driver, true, false, false},  // simulated
+      mode_row{evictor::plan, true, true, false},     // capped
+      mode_row{evictor::driver, false, true, true},   // native
   };
   static_assert(rows.size() == enum_names<run_mode>.size());
   return rows.at(static_cast<std::size_t>(mode));

@@ -50,7 +50,7 @@ std::string optimizer_text(const network_spec& n);
 
 // Properties of a mode; the table is in experiment.cpp.
 struct mode_row {
-  pressure evicted_by;               // who keeps memory within the budget: the plan or the driver
+  evictor evicted_by;                // who keeps memory within the budget: the plan or the driver
   bool runs_simulated, runs_on_gpu;  // the backends on which it runs
   bool needs_permission;             // runs only with --allow-native-oversubscription
 };

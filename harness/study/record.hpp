@@ -139,15 +139,15 @@ struct quartiles {
 std::optional<quartiles> steady_quartiles(const record& r);
 
 // Checks of records of one file against each other. Strategies may differ only in time: their results must
-// equal those of `device` bit by bit, unless the table of strategies says that they sum in another order. A
-// file holds one version of the figures of each machine and of the rules of each strategy, which keys do not
-// contain.
+// equal those of the strategy `device` bit by bit, unless the table of strategies says that they sum in
+// another order. A file holds one version of the figures of each machine and of the rules of each strategy,
+// which keys do not contain.
 
-// Remembers the digest of `device` for each group and iteration count.
+// Remembers the digest of the results of the strategy `device` for each group and iteration count.
 class digest_checker {
  public:
-  // Sets the outcome wrong_result, with the reason, if the record's digest differs from that of `device`.
-  // Remembers the digest of a successful `device` record.
+  // Sets the outcome wrong_result, with the reason, if the record's digest differs from that of the strategy
+  // `device`. Remembers the digest of a successful record of that strategy.
   void check(record& r);
 
  private:

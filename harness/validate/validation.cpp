@@ -70,7 +70,7 @@ cell_times times_of_cell(const known_figure& f, const std::string& name, double 
   const strategy s = strategy_named(name)->row;
   const auto whole = static_cast<double>(footprint_of(g, costs).total);
   const problem p{
-      g, costs, target, static_cast<byte_count>(whole / ratio), pressure::driver, complete_knobs(s, {})};
+      g, costs, target, static_cast<byte_count>(whole / ratio), evictor::driver, complete_knobs(s, {})};
   const execution_plan plan = lower(p, plan_for(s, p), s.packing_algorithm);
   cell_times found{steady_time(durations_of(simulate(p, plan, iterations)))};
   if (has_band(plan, ratio))

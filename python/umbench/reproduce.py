@@ -32,11 +32,11 @@ def options_and_backend(paper, cell, backend):
     compared memory."""
     options, machine = (cell["options"], cell["machine"]) if isinstance(cell, dict) else (cell, paper["machine"])
     if backend.startswith("cuda:") and "--workspace-cap" not in options:
-        options = [*options, "--workspace-cap", WORKSPACE]
+        options = [*options, "--workspace-cap", WORKSPACE_CAP]
     return options, backend or f"sim:{machine}"
 
 
-WORKSPACE = "256MiB"
+WORKSPACE_CAP = "256MiB"
 NO_FAILURE = ("ok", "infeasible", "unsupported")  # outcomes with which the command succeeds, even if a value differs from the published one
 
 
@@ -77,22 +77,22 @@ def run_cells(paper, backend, machine_folder, iteration_count, out_folder):
     return results
 
 
-def kept_results(paper, folder):
+def kept_results(paper, earlier_folder):
     """{cell: record, or the reason why it has none} that an earlier run_cells() wrote to a folder."""
     try:
-        keys = json.loads((folder / f"{paper['name']}.cells.json").read_text(encoding="utf-8"))
+        keys = json.loads((earlier_folder / f"{paper['name']}.cells.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise load.BadInput(f"{folder}: has nothing of {paper['name']}; run it first, with --out") from None
-    path = folder / f"{paper['name']}.jsonl"
+        raise load.BadInput(f"{earlier_folder}: has nothing of {paper['name']}; run it first, with --out") from None
+    path = earlier_folder / f"{paper['name']}.jsonl"
     records = {record["key"]: record for record in load.read(path)[1]} if path.exists() else {}
     return {name: records.get(keys.get(name), keys.get(name, "not run")) for name in paper["cells"]}
 
 
-def results_to_compare(paper, folder):
+def results_to_compare(paper, earlier_folder):
     """kept_results of the folder to compare with; "not run" for each missing cell; None without a folder."""
-    if not folder:
+    if not earlier_folder:
         return None
-    return kept_results(paper, Path(folder)) if (Path(folder) / f"{paper['name']}.cells.json").exists() else dict.fromkeys(paper["cells"], "not run")
+    return kept_results(paper, Path(earlier_folder)) if (Path(earlier_folder) / f"{paper['name']}.cells.json").exists() else dict.fromkeys(paper["cells"], "not run")
 
 
 def lines_or_empty(path):

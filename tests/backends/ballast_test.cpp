@@ -16,7 +16,7 @@ execution_plan native(byte_count device, byte_count managed, byte_count budget) 
   plan.device_arena_bytes = device;
   plan.managed_arena_bytes = managed;
   plan.budget = budget;
-  plan.evicted_by = pressure::driver;
+  plan.evicted_by = evictor::driver;
   return plan;
 }
 
@@ -37,7 +37,7 @@ TEST(ballast, takes_whole_blocks_and_never_of_the_budget) {
 
 TEST(ballast, there_is_none_where_the_driver_decides_nothing) {
   execution_plan plan = native(1 * GiB, 7 * GiB, 8 * GiB);
-  plan.evicted_by = pressure::plan;
+  plan.evicted_by = evictor::plan;
   EXPECT_EQ(ballast_bytes(plan, 100 * GiB), 0U);
   EXPECT_EQ(ballast_bytes(native(1 * GiB, 0, 8 * GiB), 100 * GiB), 0U);
   EXPECT_EQ(ballast_bytes(native(1 * GiB, GiB, std::numeric_limits<byte_count>::max()), 100 * GiB), 0U);
@@ -52,7 +52,7 @@ TEST(ballast, what_is_left_to_the_driver_is_what_exceeds_the_budget) {
   EXPECT_EQ(bytes_evicted_by_driver(native(1 * GiB, 9 * GiB, 8 * GiB)), 2 * GiB);
   EXPECT_EQ(bytes_evicted_by_driver(native(1 * GiB, 7 * GiB, 8 * GiB)), 0U);
   execution_plan plan = native(1 * GiB, 9 * GiB, 8 * GiB);
-  plan.evicted_by = pressure::plan;
+  plan.evicted_by = evictor::plan;
   EXPECT_EQ(bytes_evicted_by_driver(plan), 0U);
 }
 

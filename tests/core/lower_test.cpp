@@ -22,7 +22,7 @@ struct lowering : ::testing::Test {
   graph g = chain(3);  // actions 0-2 relu0..2, 3-5 back2..0
   profile costs = costs_of(g);
   machine m;
-  problem p{g, costs, m, std::numeric_limits<byte_count>::max(), pressure::none, {}};
+  problem p{g, costs, m, std::numeric_limits<byte_count>::max(), evictor::none, {}};
   tensor_id y0 = named(g, "y0");
 
   memory_plan swap_y0() {
@@ -144,7 +144,7 @@ TEST_F(lowering, a_plan_is_proven_for_its_own_network) {
   EXPECT_EQ(lower(p, plan).steps.size(), 8U);
   EXPECT_EQ(lower(p, plan).device_arena_bytes, lower(p, swap_y0()).device_arena_bytes);
   const graph same = g;
-  const problem other{same, costs, m, p.budget, pressure::none, {}};
+  const problem other{same, costs, m, p.budget, evictor::none, {}};
   EXPECT_THROW(lower(other, plan), std::invalid_argument);
   memory_plan wrong = swap_y0();
   wrong.actions.pop_back();
@@ -227,11 +227,11 @@ struct managed_lowering : ::testing::Test {
   managed_lowering() {
     for (tensor& t : g.tensors) t.shape = {8, 256, 64, 16};  // 8 MiB, four blocks
   }
-  problem under(pressure by, byte_count budget) { return {g, costs, m, budget, by, {}}; }
+  problem under(evictor by, byte_count budget) { return {g, costs, m, budget, by, {}}; }
 };
 
 TEST_F(managed_lowering, managed_tensors_share_one_arena_in_whole_blocks) {
-  const execution_plan e = lower(under(pressure::none, GiB), in_order(g, residence::managed));
+  const execution_plan e = lower(under(evictor::none, GiB), in_order(g, residence::managed));
   EXPECT_EQ(e.device_arena_bytes, 0U);
   EXPECT_EQ(e.managed_arena_bytes, 6 * 8 * MiB);
   for (const step& s : e.steps) {
@@ -244,28 +244,28 @@ TEST_F(managed_lowering, says_how_evictions_are_called_and_operators_launched) {
   m.uvm.eviction_gives_way_ns = 7;
   memory_plan plan = in_order(g, residence::managed);
   plan.actions.insert(plan.actions.begin() + 1, evict{named(g, "x"), {}});
-  const execution_plan e = lower(under(pressure::plan, 48 * MiB), plan);
+  const execution_plan e = lower(under(evictor::plan, 48 * MiB), plan);
   EXPECT_EQ(e.steps[0].launch, launch_method::as_operator);
   EXPECT_EQ(e.steps[1].launch, launch_method::by_call) << "the driver's calls cannot be recorded";
   EXPECT_EQ(e.steps[1].call_bytes, 4 * MiB);
   EXPECT_EQ(e.steps[1].pause_ns, 7);
   m.uvm.eviction_call_bytes = 1;
-  EXPECT_EQ(lower(under(pressure::plan, 48 * MiB), plan).steps[1].call_bytes, managed_block);
+  EXPECT_EQ(lower(under(evictor::plan, 48 * MiB), plan).steps[1].call_bytes, managed_block);
   m.uvm.eviction_call_bytes = 0;
-  EXPECT_EQ(lower(under(pressure::plan, 48 * MiB), plan).steps[1].call_bytes, 0U) << "all of it in one";
+  EXPECT_EQ(lower(under(evictor::plan, 48 * MiB), plan).steps[1].call_bytes, 0U) << "all of it in one";
 }
 
 TEST_F(managed_lowering, launches_stretches_where_nothing_moves) {
   memory_plan plan = in_order(g, residence::managed);
   plan.actions.insert(plan.actions.begin(), advise{named(g, "x"), advice::preferred_device});
-  for (const step& s : lower(under(pressure::plan, GiB), plan).steps)
+  for (const step& s : lower(under(evictor::plan, GiB), plan).steps)
     EXPECT_EQ(s.launch, launch_method::by_stretch) << "advice is given once";
-  EXPECT_EQ(lower(under(pressure::driver, GiB), plan).steps[1].launch, launch_method::as_operator)
+  EXPECT_EQ(lower(under(evictor::driver, GiB), plan).steps[1].launch, launch_method::as_operator)
       << "the driver may evict";
 }
 
 TEST_F(managed_lowering, movements_leave_managed_addresses_as_they_were) {
-  const problem p = under(pressure::driver, GiB);
+  const problem p = under(evictor::driver, GiB);
   memory_plan plan = in_order(g, residence::managed);
   const placement before(p, plan, packers::searched);
   for (int i = 0; i < 3; ++i) plan.actions.insert(plan.actions.begin() + 2, prefetch{named(g, "y0"), {}});
@@ -277,9 +277,9 @@ TEST_F(managed_lowering, movements_leave_managed_addresses_as_they_were) {
 }
 
 TEST_F(managed_lowering, without_evictions_pressure_by_plan_is_infeasible_below_the_arena) {
-  EXPECT_NO_THROW(lower(under(pressure::plan, 48 * MiB), in_order(g, residence::managed)));
-  EXPECT_THROW(lower(under(pressure::plan, 40 * MiB), in_order(g, residence::managed)), infeasible);
-  EXPECT_NO_THROW(lower(under(pressure::driver, 40 * MiB), in_order(g, residence::managed)))
+  EXPECT_NO_THROW(lower(under(evictor::plan, 48 * MiB), in_order(g, residence::managed)));
+  EXPECT_THROW(lower(under(evictor::plan, 40 * MiB), in_order(g, residence::managed)), infeasible);
+  EXPECT_NO_THROW(lower(under(evictor::driver, 40 * MiB), in_order(g, residence::managed)))
       << "the driver evicts";
 }
 
@@ -287,12 +287,12 @@ TEST_F(managed_lowering, what_becomes_resident_waits_for_the_eviction_before_it)
   memory_plan plan = in_order(g, residence::managed);
   plan.actions.insert(plan.actions.begin() + 1, evict{named(g, "x"), {}});
   plan.actions.emplace_back(evict{named(g, "dy"), {}});
-  const execution_plan roomy = lower(under(pressure::plan, 48 * MiB), plan);
+  const execution_plan roomy = lower(under(evictor::plan, 48 * MiB), plan);
   for (const step& s : roomy.steps) {
     if (s.in_lane != lane::compute) continue;
     EXPECT_EQ(s.waits_for[on_to_host], no_step) << to_text(g, s.command) << ": all fit at once";
   }
-  const execution_plan e = lower(under(pressure::plan, 40 * MiB), plan);
+  const execution_plan e = lower(under(evictor::plan, 40 * MiB), plan);
   EXPECT_EQ(e.steps[1].in_lane, lane::to_host);
   EXPECT_EQ(e.steps[1].waits_for[on_compute], 0);
   EXPECT_EQ(e.steps[2].waits_for[on_to_host], no_step) << "y1 is resident since the last iteration";
@@ -306,7 +306,7 @@ TEST_F(managed_lowering, a_twinned_tensor_leaves_by_a_copy_and_comes_back_to_its
   plan.residences[y0] = residence::twinned;
   plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
   plan.actions.insert(plan.actions.end() - 1, prefetch{y0, {}});
-  const execution_plan e = lower(under(pressure::none, GiB), plan);
+  const execution_plan e = lower(under(evictor::none, GiB), plan);
   const step &out = e.steps[2], &back = e.steps[6];
   ASSERT_EQ(out.managed_targets.size(), 1U);
   ASSERT_EQ(out.populate_or_discard.size(), 1U);
@@ -328,7 +328,7 @@ TEST_F(managed_lowering, only_what_leaves_has_a_twin) {
   plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
   plan.actions.insert(plan.actions.end() - 1, prefetch{y0, {}});
   plan.actions.emplace_back(discard{named(g, "y2"), {}});
-  EXPECT_EQ(lower(under(pressure::none, GiB), plan).pinned_arena_bytes, 8 * MiB);
+  EXPECT_EQ(lower(under(evictor::none, GiB), plan).pinned_arena_bytes, 8 * MiB);
 }
 
 // Parts that leave hold up nobody but themselves.
@@ -343,7 +343,7 @@ TEST_F(managed_lowering, a_part_comes_in_while_another_of_its_tensor_leaves) {
     const std::array<action, 5> more{evict{y0, first}, prefetch{y0, second}, compute{0, second},
                                      prefetch{y0, first}, prefetch{y0, second}};
     plan.actions.insert(plan.actions.begin() + 1, more.begin(), more.end());
-    const execution_plan e = lower(under(pressure::none, GiB), plan);
+    const execution_plan e = lower(under(evictor::none, GiB), plan);
     EXPECT_EQ(e.steps[1].in_lane, lane::to_host);
     EXPECT_EQ(e.steps[2].waits_for[on_to_host], no_step);
     EXPECT_EQ(e.steps[4].waits_for[on_to_host], 1) << "the half that left";
@@ -352,7 +352,7 @@ TEST_F(managed_lowering, a_part_comes_in_while_another_of_its_tensor_leaves) {
 
 TEST_F(managed_lowering, a_twinned_tensor_takes_no_room_from_a_living_one) {
   memory_plan plan = in_order(g, residence::managed);
-  const placement where(under(pressure::none, GiB), plan, packers::searched);
+  const placement where(under(evictor::none, GiB), plan, packers::searched);
   // Some tensor of the backward pass lies where y2 did.
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (g.tensors[t].role != role::activation_gradient ||
@@ -360,7 +360,7 @@ TEST_F(managed_lowering, a_twinned_tensor_takes_no_room_from_a_living_one) {
       continue;
     plan.residences[t] = residence::twinned;
     plan.actions.insert(plan.actions.begin() + 3, prefetch{t, {}});
-    EXPECT_THROW(lower(under(pressure::none, GiB), plan), std::invalid_argument);
+    EXPECT_THROW(lower(under(evictor::none, GiB), plan), std::invalid_argument);
     return;
   }
   GTEST_SKIP() << "no tensor of the backward pass took y2's place";
@@ -371,12 +371,12 @@ TEST_F(managed_lowering, parts_of_a_twinned_tensor_are_whole_blocks) {
   plan.residences[named(g, "y0")] = residence::twinned;
   plan.actions.insert(plan.actions.begin() + 2, evict{named(g, "y1"), {}});
   plan.actions[2] = discard{named(g, "y0"), batch_part(8, 0, 8)};  // 1 MiB
-  EXPECT_THROW(lower(under(pressure::none, GiB), plan), std::invalid_argument);
+  EXPECT_THROW(lower(under(evictor::none, GiB), plan), std::invalid_argument);
 }
 
 TEST_F(managed_lowering, a_dead_tensor_gives_up_only_what_nobody_took_over) {
   memory_plan plan = in_order(g, residence::managed);
-  const problem p = under(pressure::none, GiB);
+  const problem p = under(evictor::none, GiB);
   // After the last action everything but x, dy and d0 is dead; y2's place may have been taken.
   for (tensor_id t = 0; t < g.tensors.size(); ++t) plan.actions.emplace_back(evict{t, {}});
   const execution_plan e = lower(p, plan);
@@ -395,7 +395,7 @@ TEST_F(managed_lowering, a_dead_tensor_gives_up_only_what_nobody_took_over) {
 TEST_F(managed_lowering, parts_of_a_tensor_tile_its_blocks) {
   memory_plan plan = in_order(g, residence::managed);
   for (std::uint32_t q = 0; q < 8; ++q) plan.actions.emplace_back(evict{named(g, "x"), batch_part(8, q, 8)});
-  const execution_plan e = lower(under(pressure::none, GiB), plan);
+  const execution_plan e = lower(under(evictor::none, GiB), plan);
   byte_count moved = 0;
   for (const step& s : e.steps) {
     for (const managed_target& moved_part : s.managed_targets) {

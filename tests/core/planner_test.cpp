@@ -185,7 +185,7 @@ struct repetition : ::testing::Test {
     plan.actions.insert(plan.actions.begin() + 2, {discard{y, {}}, as_cheap_recomputation(g, {0, {}})});
     return plan;
   }
-  problem p() const { return {g, costs, m, std::numeric_limits<byte_count>::max(), pressure::none, {}, {}}; }
+  problem p() const { return {g, costs, m, std::numeric_limits<byte_count>::max(), evictor::none, {}, {}}; }
 };
 
 TEST_F(repetition, is_a_normalisation_with_the_statistics_of_the_first_time) {

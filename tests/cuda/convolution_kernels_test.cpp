@@ -143,9 +143,9 @@ TEST_F(convolution_kernels, see_wrong_results_at_sampled_places) {
       const tensor form = tensor_of(shapes[which], dtype::f32, order);
       values right = results[which], wrong = right;
       for (double& value : wrong) value *= 1.01;
-      EXPECT_LT(kernels::sampled_difference(where(), of, uploaded(form, right).data(), expected),
+      EXPECT_LT(kernels::sampled_relative_error(where(), of, uploaded(form, right).data(), expected),
                 f32_accuracy);
-      EXPECT_NEAR(kernels::sampled_difference(where(), of, uploaded(form, wrong).data(), expected), 0.01,
+      EXPECT_NEAR(kernels::sampled_relative_error(where(), of, uploaded(form, wrong).data(), expected), 0.01,
                   1e-4);
     }
   }

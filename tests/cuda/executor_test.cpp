@@ -345,7 +345,7 @@ TEST_F(executors, leaves_oversubscription_to_the_driver_only_if_allowed) {
   const machine on;
   const byte_count need = lowered(g, costs, everything(g, residence::managed)).managed_arena_bytes;
   const execution_plan steps =
-      lower({g, costs, on, need / 2, pressure::driver, {}}, everything(g, residence::managed));
+      lower({g, costs, on, need / 2, evictor::driver, {}}, everything(g, residence::managed));
   EXPECT_THROW(executor(gpu(), g, steps), unsupported);
 }
 
@@ -361,7 +361,7 @@ TEST_F(executors, natively_a_ballast_leaves_what_the_budget_does) {
   const byte_count left = 2 * (whole.managed_arena_bytes + 64 * MiB);
   const byte_count budget = whole.device_arena_bytes + left;
   const execution_plan steps =
-      lower({g, costs, on, budget, pressure::driver, {}}, everything(g, residence::managed));
+      lower({g, costs, on, budget, evictor::driver, {}}, everything(g, residence::managed));
   std::uint64_t digest = 0;
   {
     executor runs(native, g, steps);

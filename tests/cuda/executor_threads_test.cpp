@@ -121,17 +121,19 @@ struct executor_threads : ::testing::TestWithParam<strategy> {
     static std::vector<std::pair<memory_plan, std::uint64_t>> known;
     const auto same = std::ranges::find(known, resident, &std::pair<memory_plan, std::uint64_t>::first);
     if (same != known.end()) return same->second;
-    const problem roomy = within(std::numeric_limits<byte_count>::max(), pressure::none);
+    const problem roomy = within(std::numeric_limits<byte_count>::max(), evictor::none);
     known.emplace_back(resident, digest_of(roomy, resident, {.iterations = 1}));
     return known.back().second;
   }
-  problem within(byte_count budget, pressure under) const { return {g, costs, figures, budget, under, {}}; }
+  problem within(byte_count budget, evictor evicted_by) const {
+    return {g, costs, figures, budget, evicted_by, {}};
+  }
 };
 
 TEST_P(executor_threads, give_the_bits_of_the_device) {
   const strategy& s = GetParam();
   for (const byte_count percent : {140U, 90U}) {  // with room only where there is no plan without
-    problem p = within(footprint_of(g, costs).total * 100 / percent, pressure::plan);
+    problem p = within(footprint_of(g, costs).total * 100 / percent, evictor::plan);
     try {
       p.knobs = complete_knobs(s, {});
       const memory_plan plan = s.plan(p);
@@ -152,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(all, executor_threads, ::testing::ValuesIn(strategies_t
 using executor_failures = executor_threads;
 
 TEST_F(executor_failures, of_the_watch_end_all_threads) {
-  problem p = within(footprint_of(g, costs).total * 2 / 3, pressure::plan);
+  problem p = within(footprint_of(g, costs).total * 2 / 3, evictor::plan);
   const strategy& s = *find_strategy(hint_strategies(), "twin");
   p.knobs = complete_knobs(s, {});
   const execution_plan steps = lower(p, s.plan(p));

@@ -81,7 +81,7 @@ memory_plan cut_into(const graph& g, std::uint32_t of) {
 
 execution_plan lowered(const graph& g, const profile& costs, const memory_plan& plan) {
   const machine on;
-  return lower({g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}}, plan);
+  return lower({g, costs, on, std::numeric_limits<byte_count>::max(), evictor::none, {}}, plan);
 }
 
 bytes_by_tensor run(session& gpu, const graph& g, const memory_plan& plan) {

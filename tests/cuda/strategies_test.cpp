@@ -88,7 +88,7 @@ TEST_P(strategies, give_the_same_bits) {
   const graph g = build_network(network);
   const machine on = testing::fast_test_machine();
   const profile costs = costs_of(gpu(), g, on);
-  const problem roomy{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
+  const problem roomy{g, costs, on, std::numeric_limits<byte_count>::max(), evictor::none, {}};
   const byte_count footprint = footprint_of(g, costs).total;
   ASSERT_TRUE(expected(roomy).digest && expected(roomy).loss);
   EXPECT_GT(*expected(roomy).loss, 0);
@@ -106,7 +106,7 @@ TEST_P(strategies, give_the_same_bits) {
   }
   for (const byte_count percent : {110U, 150U}) {
     try {
-      expect_same({g, costs, on, footprint * 100 / percent, pressure::plan, {}},
+      expect_same({g, costs, on, footprint * 100 / percent, evictor::plan, {}},
                   std::to_string(percent) + " %");
     } catch (const infeasible& reason) {
       std::cout << "  at " << percent << " %: " << reason.what() << '\n';
@@ -123,7 +123,7 @@ TEST_P(strategies_under_pressure, are_many) {
   for (const strategy& s : all_strategies()) {
     const byte_count budget = footprint_of(g, costs).total * 100 / 110;
     try {
-      plan_by({g, costs, on, budget, pressure::plan, {}}, s);
+      plan_by({g, costs, on, budget, evictor::plan, {}}, s);
       ++tight;
     } catch (const infeasible&) {
     } catch (const unsupported&) {
@@ -140,7 +140,7 @@ TEST_F(micro_batches_on_gpu, agree_with_device_and_with_themselves) {
       build_network({.name = "vgg11", .batch = 16, .fusion_mode = fusion::fused, .knobs = {{"insize", 64}}});
   const profile costs = workspaces_of(gpu(), g);
   machine on;
-  const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"k", 4}}};
+  const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), evictor::none, {{"k", 4}}};
   const memory_plan plan = plan_micro_batches(p);
   const auto is_part = [](const action& a) { return !is_whole(std::get<compute>(a).part); };
   ASSERT_GT(std::ranges::count_if(plan.actions, is_part), 0);

@@ -42,7 +42,7 @@ struct timing : ::testing::Test {
     m.uvm.discard_block_ns = 1000;
     m.uvm.populate_ns = 1000;
   }
-  problem with(byte_count budget) { return {g, costs, m, budget, pressure::plan, {}}; }
+  problem with(byte_count budget) { return {g, costs, m, budget, evictor::plan, {}}; }
   memory_plan twinned() {
     memory_plan plan = in_order(g, residence::managed);
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {

@@ -32,7 +32,7 @@ struct room : ::testing::Test {
     for (tensor& t : g.tensors) t.shape = {8, 256, 64, 16};  // 8 MiB: four blocks
     rules.is_discarded.assign(g.tensors.size(), true);
   }
-  problem with(byte_count budget) { return {g, costs, m, budget, pressure::plan, {}}; }
+  problem with(byte_count budget) { return {g, costs, m, budget, evictor::plan, {}}; }
   memory_plan plan_with_room(byte_count budget) {
     const problem p = with(budget);
     const memory_plan draft = in_order(g, residence::managed);
@@ -130,7 +130,7 @@ struct budgets : ::testing::TestWithParam<std::string> {
         // Not by tenths: blocks, not shares, are what an account is wrong by.
         const byte_count budget =
             footprint - footprint * 7 / 10 * static_cast<byte_count>(i) / 5 - 37 * i * KiB;
-        const problem p{g, costs, m, budget, pressure::plan, knobs};
+        const problem p{g, costs, m, budget, evictor::plan, knobs};
         SCOPED_TRACE(s.name + " within " + std::to_string(budget));
         try {
           look(p, plan_hints(s, p));
@@ -192,7 +192,7 @@ TEST(shared_blocks, are_given_up_behind_the_last_use_of_the_part) {
   const auto deepum = std::ranges::find(hint_table(), "deepum", &hint_strategy::name);
   for (const byte_count ratio : {3, 4}) {
     const problem p{
-        g, costs, m, footprint / ratio, pressure::plan, complete_knobs(make_strategy(*deepum), {})};
+        g, costs, m, footprint / ratio, evictor::plan, complete_knobs(make_strategy(*deepum), {})};
     EXPECT_EQ(defect_of(g, plan_hints(*deepum, p)), std::nullopt) << ratio;
   }
 }

@@ -63,8 +63,8 @@ int expect_right_plans(const graph& g, std::uint32_t seed) {
   for (int i = 0; i < 8; ++i) {
     const hint_strategy s = random_rules(dice);
     const double ratio = std::array{0.9, 1.05, 1.25, 1.5, 2.0, 3.0, 5.0}.at(dice() % 7);
-    const pressure under = dice() % 3 == 0 ? pressure::driver : pressure::plan;
-    const problem p{g, costs, m, static_cast<byte_count>(footprint / ratio), under, {}};
+    const evictor evicted_by = dice() % 3 == 0 ? evictor::driver : evictor::plan;
+    const problem p{g, costs, m, static_cast<byte_count>(footprint / ratio), evicted_by, {}};
     SCOPED_TRACE(std::to_string(seed) + " " + g.name + " " + std::to_string(ratio) + ": " + text_of(s));
     plans += makes_right_plan(s, p) ? 1 : 0;
   }
@@ -101,7 +101,7 @@ TEST(prefetches, leave_room_of_twinned_outputs_to_those_who_have_it) {
        {"evict", {}, evict_rule{evict_when::pressure, evict_order::furthest_use, 0, evict_means::twin}}}};
   for (const byte_count percent : {125U, 150U, 200U})
     EXPECT_TRUE(
-        makes_right_plan(s, {g, costs, m, footprint_of(g, costs).total * 100 / percent, pressure::plan, {}}));
+        makes_right_plan(s, {g, costs, m, footprint_of(g, costs).total * 100 / percent, evictor::plan, {}}));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct search : ::testing::TestWithParam<const char*> {
             costs,
             m,
             static_cast<byte_count>(static_cast<double>(footprint) / ratio),
-            pressure::plan,
+            evictor::plan,
             std::move(knobs)};
   }
   nanoseconds time_of(const hint_strategy& s, const problem& p) const {
@@ -133,7 +133,7 @@ TEST(twins, are_not_for_what_would_move_as_a_whole) {
   const graph g = small("", "alexnet", 512).g;
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure_operators(g);
-  const problem p{g, costs, m, footprint_of(g, costs).total / 3, pressure::plan, {}};
+  const problem p{g, costs, m, footprint_of(g, costs).total / 3, evictor::plan, {}};
   const memory_plan plan = plan_hints(without_rule(hint_strategy_named("twin"), "search"), p);
   int left_managed = 0;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
@@ -151,7 +151,7 @@ TEST(early_evictions, keep_the_budget_to_the_block) {
   const profile costs = open_simulator(m)->measure_operators(g);
   const byte_count footprint = footprint_of(g, costs).total;
   for (const byte_count percent : {150U, 200U, 220U, 250U}) {
-    const problem p{g, costs, m, footprint * 100 / percent, pressure::plan, {}};
+    const problem p{g, costs, m, footprint * 100 / percent, evictor::plan, {}};
     EXPECT_NO_THROW(lower(p, plan_hints(hint_strategy_named("deepum"), p))) << percent;
   }
 }
@@ -160,7 +160,7 @@ TEST(timing_of_a_network, makes_it_faster) {
   const graph g = small("", "vgg11", 32, {.fusion_mode = fusion::fused}).g;
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure_operators(g);
-  const problem p{g, costs, m, footprint_of(g, costs).total / 2, pressure::plan, {}};
+  const problem p{g, costs, m, footprint_of(g, costs).total / 2, evictor::plan, {}};
   memory_plan order = make_plan(g, make_sliced_order(g, p.budget / 4), residence::managed);
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (g.tensors[t].role == role::activation && bytes_of(g.tensors[t]) >= managed_block)

@@ -49,7 +49,7 @@ TEST_P(best_plans, lie_in_managed_memory_within_the_budget) {
     EXPECT_EQ(defect_of(g, plan), std::nullopt);
     EXPECT_GT(std::ranges::count_if(plan.residences, is_managed), 0);
     EXPECT_EQ(std::ranges::count(plan.residences, residence::staged), 0);
-    p.evicted_by = pressure::plan;
+    p.evicted_by = evictor::plan;
     EXPECT_LE(lower(p, plan, managed.packing_algorithm).peak_device_bytes, p.budget);
   } catch (const infeasible& refused) {
     EXPECT_GT(std::string(refused.what()).size(), 20U);
@@ -95,7 +95,7 @@ TEST_P(order_of_tensors, does_not_change_the_time) {
       const profile costs = estimate(g, on);
       const byte_count budget = footprint_of(g, costs).total / 3 * 2;
       const problem p{
-          g, costs, on, budget, pressure::plan, complete_knobs(by, {}), make_slice_estimator(g, on)};
+          g, costs, on, budget, evictor::plan, complete_knobs(by, {}), make_slice_estimator(g, on)};
       try {
         return simulate(p, lower(p, by.plan(p), by.packing_algorithm), 2).back().duration;
       } catch (const infeasible&) {
@@ -130,7 +130,7 @@ TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
   const profile costs = estimate(g, on);
   const strategy& best = *find_strategy(planners(), "best");
   const byte_count budget = footprint_of(g, costs).total / 3 * 2;
-  const problem p{g, costs, on, budget, pressure::none, complete_knobs(best, {}), {}};
+  const problem p{g, costs, on, budget, evictor::none, complete_knobs(best, {}), {}};
   search_space of(p, graph_order(g), true, memory_waits::until_enough);
   std::mt19937 dice(3);
   int fitted = 0;
@@ -185,7 +185,7 @@ TEST(search_space, refuses_lists_of_long_chains_and_evaluates_others_after_them_
   const auto refuses = [&](const graph& g) {
     const profile costs = estimate(g, on);
     const problem p{
-        g, costs, on, budget, pressure::none, complete_knobs(*find_strategy(planners(), "best"), {}), {}};
+        g, costs, on, budget, evictor::none, complete_knobs(*find_strategy(planners(), "best"), {}), {}};
     search_space of(p, graph_order(g), true, memory_waits::for_all);
     const std::vector<treatment> kept(of.classes().size(), treatment::keep);
     std::vector<treatment> recomputed = kept;
@@ -213,8 +213,8 @@ TEST(split_spaces, decide_as_new_ones_after_another_split) {
   const machine on = test_machine();
   const profile costs = estimate(g, on);
   const byte_count budget = footprint_of(g, costs).total / 3 * 2;
-  const problem p{
-      g, costs, on, budget, pressure::none, complete_knobs(*find_strategy(planners(), "best"), {}), {}};
+  const problem p{g, costs, on, budget, evictor::none, complete_knobs(*find_strategy(planners(), "best"), {}),
+                  {}};
   const std::vector<batch_split> splits{{}, {.loops = {}, .may_swap = false}};
   constexpr effort by{300, 20'000};
   search_space fresh(p, make_order(g, splits[0].loops), splits[0].may_swap, splits[0].waits);
@@ -251,7 +251,7 @@ struct crowded_network : ::testing::Test {
   machine on = fast_test_machine();
   profile costs = estimate(g, on);
   byte_count budget = footprint_of(g, costs).total / 3 * 2;
-  problem p{g, costs, on, budget, pressure::plan, complete_knobs(*find_strategy(planners(), "best"), {}), {}};
+  problem p{g, costs, on, budget, evictor::plan, complete_knobs(*find_strategy(planners(), "best"), {}), {}};
   search_space of{p, make_order(g, {1, {}, {}}), true, memory_waits::for_all};
 
   std::optional<placed_plan> place(memory_plan plan) const {
@@ -310,13 +310,13 @@ TEST(micro_batches, are_as_few_as_fit) {
   const profile costs = estimate(g, on);
   const strategy& by = *find_strategy(planners(), "micro_batches");
   const auto arena = [&](std::int64_t k) {
-    const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"k", k}}};
+    const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), evictor::none, {{"k", k}}};
     return lower(p, by.plan(p)).device_arena_bytes;
   };
-  const problem p{g, costs, on, arena(3), pressure::none, {{"k", 0}}};
+  const problem p{g, costs, on, arena(3), evictor::none, {{"k", 0}}};
   EXPECT_LT(arena(4), arena(3));
-  EXPECT_EQ(by.plan(p), by.plan({g, costs, on, p.budget, pressure::none, {{"k", 3}}}));
-  EXPECT_THROW(by.plan({g, costs, on, bytes_of(g, role::parameter), pressure::none, {{"k", 0}}}), infeasible);
+  EXPECT_EQ(by.plan(p), by.plan({g, costs, on, p.budget, evictor::none, {{"k", 3}}}));
+  EXPECT_THROW(by.plan({g, costs, on, bytes_of(g, role::parameter), evictor::none, {{"k", 0}}}), infeasible);
 }
 
 // From 16 parts on, 32 are tried before 22, the fewest of at most three images: 32 are too slow, 22 are not.
@@ -326,11 +326,11 @@ TEST(micro_batches, are_found_between_powers_of_two_that_are_too_slow) {
   on.launch_ns = 1'000'000;
   const profile costs = estimate(g, on);
   const strategy& by = *find_strategy(planners(), "micro_batches");
-  problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"k", 22}}};
+  problem p{g, costs, on, std::numeric_limits<byte_count>::max(), evictor::none, {{"k", 22}}};
   const memory_plan in_22_parts = by.plan(p);
   p.budget = lower(p, in_22_parts).device_arena_bytes;
   p.time_to_beat = time_lower_bound(p, in_22_parts) + 1;
-  EXPECT_TRUE(is_clearly_slower(p, by.plan({g, costs, on, p.budget, pressure::none, {{"k", 32}}})));
+  EXPECT_TRUE(is_clearly_slower(p, by.plan({g, costs, on, p.budget, evictor::none, {{"k", 32}}})));
   EXPECT_EQ(is_clearly_slower(p, in_22_parts), false);
   p.knobs = {{"k", 0}};
   EXPECT_EQ(by.plan(p), in_22_parts);
@@ -355,7 +355,7 @@ TEST(rivals, time_only_parts_of_plans_that_they_finish) {
     }
     return std::nullopt;
   };
-  const problem p{g, costs, on, footprint_of(g, costs).total / 2, pressure::none, {}, time};
+  const problem p{g, costs, on, footprint_of(g, costs).total / 2, evictor::none, {}, time};
   best_rival(p, {finish, finish}, planners(), false, 2 * compute_time);
   EXPECT_FALSE(timed.empty());
   EXPECT_TRUE(std::ranges::includes(finished, timed)) << timed.size() << " parts of " << finished.size();
@@ -369,7 +369,7 @@ TEST(estimates, are_of_parts_alone) {
   const machine on = test_machine();
   const profile costs = estimate(g, on);
   const auto time = [](const compute&) { return op_cost{7, 0, {}}; };
-  const problem p = with_estimates({g, costs, on, 1, pressure::none, {}, time});
+  const problem p = with_estimates({g, costs, on, 1, evictor::none, {}, time});
   box part;
   part.batch = {0, 2};
   std::size_t cut = 0, cheap = 0;

@@ -80,7 +80,7 @@ inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio,
   const strategy& by = *find_strategy(planners(), "best");
   const auto budget = static_cast<byte_count>(static_cast<double>(footprint_of(g, costs).total) / ratio);
   const auto knobs = complete_knobs(by, {{"bits", 1}, {"copies", 0}, {"copy_us", 0}});
-  const problem p{g, costs, on, budget, pressure::none, knobs, {}};
+  const problem p{g, costs, on, budget, evictor::none, knobs, {}};
   exact_pair found;
   const time_bounds bounds = find_time_bounds(p);
   found.computing = bounds.compute;

@@ -29,7 +29,7 @@ constexpr double tolerance = 1.02;
 // Nothing where there is no plan.
 std::optional<nanoseconds> time_within(backend& sim, const graph& g, const profile& costs, const strategy& by,
                                        byte_count budget) {
-  const pressure under = by.kind == family::managed ? pressure::driver : pressure::plan;
+  const evictor under = by.kind == family::managed ? evictor::driver : evictor::plan;
   const problem p{g, costs, sim.describe(), budget, under, complete_knobs(by, {}), {}};
   try {
     return sim.execute(g, lower(p, by.plan(p), by.packing_algorithm), {2, false, false})

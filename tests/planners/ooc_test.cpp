@@ -152,7 +152,7 @@ struct ooc_cell {
   explicit ooc_cell(const network_spec& spec) : ooc_cell(build_network(spec)) {}
   problem with(byte_count budget, std::int64_t keep) const {
     return {
-        g, costs, on, budget, pressure::none, {{"keep", keep}, {"share", 90}}, make_slice_estimator(g, on)};
+        g, costs, on, budget, evictor::none, {{"keep", keep}, {"share", 90}}, make_slice_estimator(g, on)};
   }
   problem at(double ratio, std::int64_t keep) const {
     return with(static_cast<byte_count>(static_cast<double>(footprint_of(g, costs).total) / ratio), keep);
@@ -233,7 +233,7 @@ TEST(ooc_cudnn, cuts_no_finer_than_it_must_where_the_machine_has_no_figures) {
                       c.costs,
                       unknown,
                       budget,
-                      pressure::none,
+                      evictor::none,
                       {{"keep", keep}, {"share", 80}},
                       make_slice_estimator(c.g, c.on)};
       try {

@@ -33,7 +33,7 @@ struct setting {
     const strategy& by = *find_strategy(planners(), name);
     const byte_count footprint = footprint_of(g, costs, by.packing_algorithm).total;
     const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
-    return {g, costs, on, budget, pressure::none, complete_knobs(by, knobs)};
+    return {g, costs, on, budget, evictor::none, complete_knobs(by, knobs)};
   }
   memory_plan plan(const std::string& name, double ratio, const knob_values& knobs = {}) const {
     return find_strategy(planners(), name)->plan(at(name, ratio, knobs));

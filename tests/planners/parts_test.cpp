@@ -38,7 +38,7 @@ struct one_convolution : ::testing::Test {
     costs = estimate(g, on);
   }
 
-  problem all() const { return {g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}}; }
+  problem all() const { return {g, costs, on, std::numeric_limits<byte_count>::max(), evictor::none, {}}; }
 
   // Each part of x is fetched for the part of y that needs it, and room is given up at once.
   memory_plan parts(const std::vector<box>& cuts) const {
@@ -127,7 +127,7 @@ struct driver_order : ::testing::Test {
   driver_order() {
     for (tensor& t : g.tensors) t.shape = {4, 128, 64, 64};  // 8 MiB: four blocks
   }
-  problem with(byte_count budget) { return {g, costs, m, budget, pressure::plan, {}}; }
+  problem with(byte_count budget) { return {g, costs, m, budget, evictor::plan, {}}; }
 
   static memory_plan within_budget(const problem& p, const memory_plan& draft) {
     return make_room(p, draft, placement_of_draft(p, draft, packers::searched), {});

@@ -72,7 +72,7 @@ TEST(races, are_found_where_nobody_waits) {
   const strategy& by = *find_strategy(planners(), "swap_all");
   const machine on = test_machine();
   const problem p{
-      g, costs, on, std::numeric_limits<byte_count>::max(), pressure::plan, complete_knobs(by, {})};
+      g, costs, on, std::numeric_limits<byte_count>::max(), evictor::plan, complete_knobs(by, {})};
   execution_plan e = lower(p, by.plan(p));
   EXPECT_EQ(find_race(g, e), std::nullopt);
   for (step& s : e.steps) s.waits_for.fill(no_step);
@@ -81,7 +81,7 @@ TEST(races, are_found_where_nobody_waits) {
 
 void expect_right(const graph& g, const profile& costs, std::uint32_t seed, cuts how) {
   const machine on;
-  const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
+  const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), evictor::none, {}};
   const memory_plan plan = random_plan(g, seed, how).make();
   ASSERT_EQ(defect_of(g, plan), std::nullopt);
   const execution_plan e = lower(p, plan, seed % 2 == 0 ? packers::searched : packers::first_fit);

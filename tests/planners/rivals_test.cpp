@@ -38,7 +38,7 @@ class contest {
 
   // With the price of copies and launches; `never` where there is no plan. Throws where the plan is wrong.
   // `planned_for`: the ratio that it plans for, if that is another. `to_beat`: problem::time_to_beat.
-  nanoseconds time_of(const strategy& by, double ratio, pressure under, double planned_for = 0,
+  nanoseconds time_of(const strategy& by, double ratio, evictor evicted_by, double planned_for = 0,
                       nanoseconds to_beat = never) const {
     const auto bytes_at = [&](double r) {
       return static_cast<byte_count>(static_cast<double>(footprint) / r);
@@ -47,7 +47,7 @@ class contest {
               costs,
               on,
               bytes_at(planned_for == 0 ? ratio : planned_for),
-              under,
+              evicted_by,
               complete_knobs(by, {}),
               make_slice_estimator(g, on),
               to_beat};
@@ -89,26 +89,26 @@ std::string in_us(nanoseconds t) {
 class findings {
  public:
   // A strategy's plan beside the rivals' and, at a rung, beside its own for less memory.
-  void compare(const contest& c, double ratio, bool is_rung, pressure under, const std::string& name,
+  void compare(const contest& c, double ratio, bool is_rung, evictor evicted_by, const std::string& name,
                std::span<const strategy> rivals, bool of_managed) {
     const strategy& best = *find_strategy(planners(), name);
-    const nanoseconds its = time_of(c, best, ratio, under);
+    const nanoseconds its = time_of(c, best, ratio, evicted_by);
     for (const strategy& s : rivals) {
       const bool asked = !s.name.starts_with("best") && !complete_knobs(s, {}).contains("nodes");
       if (!asked || (s.kind == family::managed) != of_managed) continue;
-      no_slower(name, ratio, its, time_of(c, s, ratio, under), 5, s.name);
+      no_slower(name, ratio, its, time_of(c, s, ratio, evicted_by), 5, s.name);
     }
     if (!is_rung) return;
     // A driver may move more for the same plan with more memory (Belady's anomaly), which no plan prevents:
     // so the plan for less memory is run in this memory.
     const double less = (std::round(20 * ratio) + 1) / 20;
-    no_slower(name, ratio, its, time_of(c, best, ratio, under, less), 1, "planned for less memory");
+    no_slower(name, ratio, its, time_of(c, best, ratio, evicted_by, less), 1, "planned for less memory");
   }
 
-  nanoseconds time_of(const contest& c, const strategy& by, double ratio, pressure under,
+  nanoseconds time_of(const contest& c, const strategy& by, double ratio, evictor evicted_by,
                       double planned_for = 0) {
     try {
-      return c.time_of(by, ratio, under, planned_for);
+      return c.time_of(by, ratio, evicted_by, planned_for);
     } catch (const std::exception& e) {
       note() << by.name << " at " << ratio << ": " << e.what();
       return never;
@@ -136,22 +136,22 @@ TEST_P(random_graphs, best_is_no_worse_than_its_rivals) {
   // In steps of 0.05 from 1.05 to 4, smaller ones more often; for every fourth graph between two rungs, too.
   const auto steps = 1 + dice() % (1 + dice() % 60);
   const double ratio = static_cast<double>(20 + steps) / 20;
-  const pressure under = dice() % 2 == 0 ? pressure::plan : pressure::driver;
+  const evictor evicted_by = dice() % 2 == 0 ? evictor::plan : evictor::driver;
   findings found;
-  found.compare(c, ratio, true, under, "best", planners(), false);
-  found.compare(c, ratio, true, under, "best_managed", hint_strategies(), true);
-  if (GetParam() % 4 == 0) found.compare(c, ratio + 0.013, false, under, "best", planners(), false);
+  found.compare(c, ratio, true, evicted_by, "best", planners(), false);
+  found.compare(c, ratio, true, evicted_by, "best_managed", hint_strategies(), true);
+  if (GetParam() % 4 == 0) found.compare(c, ratio + 0.013, false, evicted_by, "best", planners(), false);
   EXPECT_EQ(found.text(), "") << c.g.ops.size() << " operators on " << c.on.name
-                              << (under == pressure::plan ? " by plan" : " by driver");
+                              << (evicted_by == evictor::plan ? " by plan" : " by driver");
 }
 
 void expect_that_a_time_to_beat_hides_no_faster_plan(const contest& c) {
   for (const char* name : {"autoswap", "capuchin", "micro_batches", "ooc_cudnn", "superneurons", "tvdnn"}) {
     const strategy& by = *find_strategy(planners(), name);
     for (const double ratio : {1.1, 1.2, 1.4, 2.0, 3.0}) {
-      const nanoseconds time = c.time_of(by, ratio, pressure::plan);
+      const nanoseconds time = c.time_of(by, ratio, evictor::plan);
       if (time == never) continue;
-      EXPECT_LE(c.time_of(by, ratio, pressure::plan, 0, time + 1), time) << name << " at " << ratio;
+      EXPECT_LE(c.time_of(by, ratio, evictor::plan, 0, time + 1), time) << name << " at " << ratio;
     }
   }
 }
@@ -173,7 +173,7 @@ TEST(best, searches_more_where_little_effort_was_too_little) {
   const contest c(*spec.imported_graph, *std::ranges::find(all, "h200", &machine::name));
   nanoseconds computing = 0;
   for (const op_cost& x : c.costs) computing += x.time;
-  EXPECT_LE(c.time_of(*find_strategy(planners(), "best"), 4, pressure::plan), computing / 100 * 125);
+  EXPECT_LE(c.time_of(*find_strategy(planners(), "best"), 4, evictor::plan), computing / 100 * 125);
 }
 
 // Those of the first twenty that take at most two seconds each; others take up to a minute or more. 458: for

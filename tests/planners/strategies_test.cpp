@@ -1,5 +1,5 @@
-// Every strategy x every small network x budgets from 1.2 down to 0.3 of the footprint, under each kind of
-// pressure: the plan verifies, is the same each time, fits its budget and is no faster than the critical
+// Every strategy x every small network x budgets from 1.2 down to 0.3 of the footprint, with each
+// evictor: the plan verifies, is the same each time, fits its budget and is no faster than the critical
 // path, every read finds its tensor and no steps race, or the cell is infeasible with a reason.
 #include <gtest/gtest.h>
 
@@ -118,7 +118,7 @@ std::vector<cell> cells() {
 
 class every_strategy : public ::testing::TestWithParam<cell> {
  protected:
-  void expect_sound(const strategy& by, pressure under);
+  void expect_sound(const strategy& by, evictor evicted_by);
   bool solves(const strategy& by, const problem& p);
 
   graph g = small_graph(GetParam().network);
@@ -160,13 +160,13 @@ bool every_strategy::solves(const strategy& by, const problem& p) {
     }
     const execution_plan e = lower(p, plan, by.packing_algorithm);
     EXPECT_LE(e.device_arena_bytes, p.budget);
-    if (p.evicted_by == pressure::plan) {
+    if (p.evicted_by == evictor::plan) {
       EXPECT_LE(e.peak_device_bytes, p.budget);
     }
     expect_sound_waits(e);
     expect_operands_inside(e, g);
     constexpr byte_count most_rows = 20'000;  // replaying more takes seconds; random plans have such copies
-    if (p.evicted_by == pressure::plan && copied_rows(e) <= most_rows) {
+    if (p.evicted_by == evictor::plan && copied_rows(e) <= most_rows) {
       expect_every_read_finds_its_tensor(g, e);
       EXPECT_EQ(find_race(g, e), std::nullopt);
     }
@@ -180,17 +180,17 @@ bool every_strategy::solves(const strategy& by, const problem& p) {
   }
 }
 
-void every_strategy::expect_sound(const strategy& by, pressure under) {
+void every_strategy::expect_sound(const strategy& by, evictor evicted_by) {
   int solved = 0;
   for (int tenths = 12; tenths >= 3; tenths -= step_of(by)) {
-    SCOPED_TRACE(by.name + (under == pressure::plan ? " by plan, " : " by driver, ") +
+    SCOPED_TRACE(by.name + (evicted_by == evictor::plan ? " by plan, " : " by driver, ") +
                  std::to_string(tenths) + " tenths");
     const byte_count budget = footprint * static_cast<byte_count>(tenths) / 10;
-    solved += solves(by, {g, costs, on, budget, under, quick_knobs(by)}) ? 1 : 0;
+    solved += solves(by, {g, costs, on, budget, evicted_by, quick_knobs(by)}) ? 1 : 0;
   }
   EXPECT_GE(solved, 1) << by.name << ": feasible at 1.2 times the footprint at least";
-  if (under != pressure::plan) return;
-  const problem again{g, costs, on, footprint / 10 * 9, under, quick_knobs(by)};
+  if (evicted_by != evictor::plan) return;
+  const problem again{g, costs, on, footprint / 10 * 9, evicted_by, quick_knobs(by)};
   try {
     EXPECT_EQ(by.plan(again), by.plan(again)) << by.name;
   } catch (const infeasible&) {
@@ -199,7 +199,7 @@ void every_strategy::expect_sound(const strategy& by, pressure under) {
 
 TEST_P(every_strategy, verifies_and_fits_and_respects_the_critical_path_or_says_why_not) {
   for (const strategy& by : GetParam().by) {
-    for (const pressure under : {pressure::plan, pressure::driver}) expect_sound(by, under);
+    for (const evictor evicted_by : {evictor::plan, evictor::driver}) expect_sound(by, evicted_by);
   }
 }
 
@@ -216,7 +216,7 @@ struct swap_all : ::testing::Test {
 
 TEST_F(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   const byte_count footprint = footprint_of(g, costs).total;
-  const problem p{g, costs, on, footprint * 9 / 10, pressure::none, complete_knobs(by, {})};
+  const problem p{g, costs, on, footprint * 9 / 10, evictor::none, complete_knobs(by, {})};
   const memory_plan plan = by.plan(p);
   for (const action& a : plan.actions) {
     if (const auto* e = std::get_if<evict>(&a)) {
@@ -245,7 +245,7 @@ TEST_F(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
 TEST_F(swap_all, with_room_a_deeper_look_ahead_hides_more) {
   nanoseconds before = std::numeric_limits<nanoseconds>::max();
   for (const std::int64_t ahead : {0, 2, 8}) {
-    const problem p{g, costs, on, GiB * 64, pressure::none, complete_knobs(by, {{"ahead", ahead}})};
+    const problem p{g, costs, on, GiB * 64, evictor::none, complete_knobs(by, {{"ahead", ahead}})};
     const nanoseconds now =
         sim->execute(g, lower(p, by.plan(p)), {1, false, false}).iterations.front().duration;
     EXPECT_LT(now, before);

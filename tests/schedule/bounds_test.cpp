@@ -116,7 +116,7 @@ TEST(bounds, of_whole_plans_count_the_copy_of_a_weight_that_cannot_stay) {
   const profile costs = estimate(g, on);
   const byte_count budget = largest + largest / 10 * 9;
   on.link_to_device_bytes_per_s = on.link_to_host_bytes_per_s = 1'000'000'000;
-  const time_bounds b = find_time_bounds({g, costs, on, budget, pressure::none, {}, {}});
+  const time_bounds b = find_time_bounds({g, costs, on, budget, evictor::none, {}, {}});
   ASSERT_NE(b.whole_operators->swap, no_bound);
   EXPECT_GE(b.whole_operators->swap, time_at(largest, 1'000'000'000) / 10 * 9);
   EXPECT_GE(b.whole_operators->swap, 2 * b.compute) << "the copy takes longer than all operators";

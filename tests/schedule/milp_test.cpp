@@ -78,7 +78,7 @@ struct gap_setting {
       : g(build_network(spec)),
         on(both_ways_at_full_rate()),
         costs(estimate(g, on)),
-        p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}, {}},
+        p{g, costs, on, std::numeric_limits<byte_count>::max(), evictor::none, {}, {}},
         uses(make_use_table(g, graph_order(g))),
         gaps(find_gaps(g, uses)),
         forecast(p, uses) {

@@ -22,7 +22,7 @@ class on_small_network : public ::testing::TestWithParam<std::string> {
   machine on = test_machine();
   profile costs = estimate(g, on);
   problem p{
-      g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}, make_slice_estimator(g, on)};
+      g, costs, on, std::numeric_limits<byte_count>::max(), evictor::none, {}, make_slice_estimator(g, on)};
 };
 
 // Problems within a share of the footprint, on a machine that manages memory.
@@ -35,7 +35,7 @@ class within_ratio : public ::testing::TestWithParam<std::string> {
 
   problem at(double ratio, knob_values knobs) {
     const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
-    return {g, costs, on, budget, pressure::none, std::move(knobs), make_slice_estimator(g, on)};
+    return {g, costs, on, budget, evictor::none, std::move(knobs), make_slice_estimator(g, on)};
   }
 };
 

@@ -34,14 +34,14 @@ class simulated_alexnet : public testing::Test {
   profile costs = b->measure_operators(g);
 
   execution managed(byte_count budget, execution_request how) {
-    const problem p{g, costs, on, budget, pressure::driver, {}};
+    const problem p{g, costs, on, budget, evictor::driver, {}};
     return b->execute(g, lower(p, all_at(g, residence::managed)), how);
   }
 };
 
 TEST_F(simulated_alexnet, with_everything_resident_takes_the_sum_of_its_operators) {
   const execution_plan plan =
-      lower({g, costs, on, on.device_bytes, pressure::none, {}}, all_at(g, residence::device));
+      lower({g, costs, on, on.device_bytes, evictor::none, {}}, all_at(g, residence::device));
   const execution e = b->execute(g, plan, {.iterations = 2});
   ASSERT_EQ(e.iterations.size(), 2U);
   for (const trace& t : e.iterations) EXPECT_EQ(t.duration, sum_of(costs));
@@ -93,7 +93,7 @@ TEST_F(simulated_alexnet, what_comes_in_goes_out_once_it_is_steady) {
 
 // Against the list of steps, which says what is in use after each of them.
 TEST_F(simulated_alexnet, a_timeline_of_swapping_never_shows_less_than_what_stays) {
-  problem p{g, costs, on, on.device_bytes, pressure::driver, {{"ahead", 2}}};
+  problem p{g, costs, on, on.device_bytes, evictor::driver, {{"ahead", 2}}};
   const execution_plan plan = lower(p, plan_swap_all(p));
   const trace t = b->execute(g, plan, {.iterations = 2, .records_timeline = true}).iterations.back();
   byte_count least = plan.steps.back().resident_bytes;
@@ -108,7 +108,7 @@ TEST_F(simulated_alexnet, swapping_gets_no_slower_with_room) {
   nanoseconds tighter = std::numeric_limits<nanoseconds>::max();
   const byte_count whole = footprint_of(g, costs).total;
   for (const byte_count percent : {99U, 100U, 102U, 105U, 110U, 120U, 150U, 200U}) {
-    const problem p{g, costs, on, whole * percent / 100, pressure::driver, {{"ahead", 2}}};
+    const problem p{g, costs, on, whole * percent / 100, evictor::driver, {{"ahead", 2}}};
     const nanoseconds time =
         b->execute(g, lower(p, plan_swap_all(p)), {.iterations = 2}).iterations.back().duration;
     EXPECT_LE(time, tighter) << percent;
@@ -149,10 +149,10 @@ TEST(framework_layout, runs_and_gets_slower_under_pressure) {
   const profile costs = b->measure_operators(g);
   const byte_count whole = footprint_of(g, costs).total;
   const nanoseconds operators = sum_of(costs);
-  const problem tight{g, costs, on, whole * 2 / 3, pressure::driver, {}};
+  const problem tight{g, costs, on, whole * 2 / 3, evictor::driver, {}};
   const execution e = b->execute(g, lower(tight, all_at(g, residence::managed)), {.iterations = 3});
   EXPECT_GT(e.iterations.back().duration, operators);
-  const problem fits{g, costs, on, on.device_bytes, pressure::none, {}};
+  const problem fits{g, costs, on, on.device_bytes, evictor::none, {}};
   const execution_plan plan = lower(fits, all_at(g, residence::device));
   EXPECT_EQ(plan.device_arena_bytes, whole);
   EXPECT_EQ(b->execute(g, plan, {}).iterations.front().duration, operators);
@@ -160,7 +160,7 @@ TEST(framework_layout, runs_and_gets_slower_under_pressure) {
 
 TEST_F(simulated_alexnet, beyond_the_machine_runs_out_of_memory) {
   execution_plan plan =
-      lower({g, costs, on, on.device_bytes, pressure::none, {}}, all_at(g, residence::device));
+      lower({g, costs, on, on.device_bytes, evictor::none, {}}, all_at(g, residence::device));
   plan.device_arena_bytes = on.device_bytes + 1;
   EXPECT_THROW(b->execute(g, plan, {}), out_of_memory);
   plan.device_arena_bytes = 0;

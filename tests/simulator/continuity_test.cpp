@@ -134,7 +134,7 @@ TEST_P(managed_strategies_on, take_a_step_from_ratio_1_to_1_01_only_for_data_tha
   std::size_t ran = 0, steps = 0;
   for (const strategy& s : managed_strategies()) {
     const auto within = [&](byte_count budget) {
-      return later_iterations({g, costs, on, budget, pressure::driver, complete_knobs(s, {})}, s);
+      return later_iterations({g, costs, on, budget, evictor::driver, complete_knobs(s, {})}, s);
     };
     try {
       const later full = within(footprint), over = within(footprint * 100 / 101);

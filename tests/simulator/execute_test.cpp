@@ -96,7 +96,7 @@ TEST(execute, faults_stall_the_kernel) {
 TEST(execute, the_driver_evicts_within_what_the_budget_leaves) {
   hand_plan h;
   const tensor_id x = h.add_tensor(6, residence::managed, managed_at(0), role::input);
-  h.plan.evicted_by = pressure::driver;
+  h.plan.evicted_by = evictor::driver;
   h.plan.device_arena_bytes = 3 * managed_block;
   h.plan.budget = 8 * managed_block - 1;  // leaves 4 whole blocks
   h.add_compute(1 * ms, {h.whole(x, reads)});
@@ -117,7 +117,7 @@ TEST(execute, a_budget_that_leaves_no_block_is_infeasible) {
   hand_plan h;
   const tensor_id x = h.add_tensor(1, residence::managed, managed_at(0));
   h.add_compute(1, {h.whole(x, writes)});
-  h.plan.evicted_by = pressure::driver;
+  h.plan.evicted_by = evictor::driver;
   h.plan.budget = managed_block - 1;
   EXPECT_THROW(h.simulate(1), infeasible);
   h.plan.budget = managed_block;
@@ -128,7 +128,7 @@ TEST(execute, without_the_driver_the_machine_is_the_limit) {
   hand_plan h;
   h.on.device_bytes = 4 * managed_block;
   h.plan.budget = managed_block;  // kept by the plan, not by the driver
-  h.plan.evicted_by = pressure::plan;
+  h.plan.evicted_by = evictor::plan;
   const tensor_id x = h.add_tensor(6, residence::managed, managed_at(0), role::input);
   h.add_compute(1, {h.whole(x, reads)});
   EXPECT_EQ(h.simulate(1).front().counts.evicted_blocks, 2U);
@@ -258,7 +258,7 @@ TEST(execute, regions_across_the_batch_touch_only_their_own_bytes) {
 TEST(execute, operators_in_place_touch_their_bytes_once) {
   hand_plan h;
   const tensor_id x = h.add_tensor(5, residence::managed, managed_at(0), role::input);
-  h.plan.evicted_by = pressure::driver;
+  h.plan.evicted_by = evictor::driver;
   h.plan.budget = 4 * managed_block;
   h.add_compute(1, {h.whole(x, reads), h.whole(x, writes)});
   EXPECT_EQ(h.simulate(2)[1].counts.fault_batches, 5U);
@@ -286,7 +286,7 @@ TEST(execute, an_iteration_is_never_shorter_than_its_operators) {
 
 TEST(execute, memory_in_use_follows_the_lanes_in_time) {
   hand_plan h;
-  h.plan.evicted_by = pressure::plan;
+  h.plan.evicted_by = evictor::plan;
   const tensor_id x = h.add_tensor(10, residence::staged, {space::device, 0});
   const std::int32_t first = h.add_compute(5 * ms, {});
   h.plan.steps.back().resident_bytes = 100;
@@ -304,7 +304,7 @@ TEST(execute, memory_in_use_follows_the_lanes_in_time) {
 
 TEST(execute, memory_let_go_without_a_copy_is_in_use_until_its_readers_end) {
   hand_plan h;
-  h.plan.evicted_by = pressure::plan;
+  h.plan.evicted_by = evictor::plan;
   const tensor_id x = h.add_tensor(10, residence::staged, {space::device, 0});
   h.add_compute(3 * ms, {});
   h.plan.steps.back().resident_bytes = 100;

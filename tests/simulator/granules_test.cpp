@@ -108,7 +108,7 @@ struct one_operator {
 
   // What the second execution of the operator makes the driver do within that many blocks.
   managed_traffic under(std::uint64_t capacity) {
-    h.plan.evicted_by = pressure::driver;
+    h.plan.evicted_by = evictor::driver;
     h.plan.budget = capacity * managed_block;
     simulation_input run = h.run();
     run.order = order;

@@ -247,7 +247,7 @@ hand_plan any_plan(std::mt19937_64& random) {
     o.in = {x};
     if (x != y) o.out = {y};
   }
-  h.plan.evicted_by = pressure::driver;
+  h.plan.evicted_by = evictor::driver;
   h.plan.budget = (2 + random() % (at + 2)) * managed_block;
   return h;
 }

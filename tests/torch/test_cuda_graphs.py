@@ -69,7 +69,7 @@ class TwoPassModel(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.weight, self.arena, self.graphs, self.launches = torch.nn.Parameter(torch.arange(1.0, 5.0)), FakeArena(), cuda_graphs.StepGraphs(umt.Plan(1)), []
-        self.graphs.results = 1
+        self.graphs.result_count = 1
         passes = self.graphs.wrap_pass(self.run_forward, False), self.graphs.wrap_pass(self.run_backward, True)
 
         class Step(torch.autograd.Function):
@@ -155,7 +155,7 @@ def train(model, step_count, first_seed=0, repeated_batch=None):
 
 def test_steps_that_are_alike_are_replayed_with_other_batches_and_weights(model):
     losses = train(model, 10)
-    assert model.graphs.state == "replayed" and not model.graphs.plan.launched_because and model.graphs.replays == 10 - cuda_graphs.MIN_LAUNCHED - 1
+    assert model.graphs.state == "replayed" and not model.graphs.plan.launched_because and model.graphs.replay_count == 10 - cuda_graphs.MIN_LAUNCHED - 1
     assert len(model.launches) == 2 * (cuda_graphs.MIN_LAUNCHED + 1)  # the first steps, and the recording
     assert len({loss.item() for loss in losses}) == 10 and model.graphs.plan.is_replayed
 

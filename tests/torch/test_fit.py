@@ -483,9 +483,9 @@ def test_no_more_shares_of_a_loss_are_tried_where_these_need_no_less_memory(monk
     fit_file, tried = importlib.import_module("umbench.torch.fit"), []
 
     def compile_shares(self, graph, inputs):
-        tried.append(self.shares)
-        self.plan.predicted = {"peak": {2: 100, 4: 90, 8: 95, 16: 50}[self.shares]}
-        raise planner.NoRoom(f"{self.shares} shares")
+        tried.append(self.share_count)
+        self.plan.predicted = {"peak": {2: 100, 4: 90, 8: 95, 16: 50}[self.share_count]}
+        raise planner.NoRoom(f"{self.share_count} shares")
 
     monkeypatch.setattr(chunks, "share_counts_to_try", lambda graph, budget: [2, 4, 8, 16])
     monkeypatch.setattr(fit_file.PlanningCompiler, "compile_in_shares", compile_shares)
@@ -648,14 +648,14 @@ def test_gradients_of_branches_are_stored_once(monkeypatch):
     assert told and told <= {buffer.get_origin_node() for buffer in backward.buffers}
 
 
-def test_the_planner_refuses_a_row_that_names_a_later_one():
+def test_the_planner_refuses_a_node_that_names_a_later_one():
     from types import SimpleNamespace as Made
 
-    row = {"kind": "kernel", "inputs": [], "shifted": [10**9], "pace": 1}
-    row |= dict.fromkeys(("bytes", "elements", "ns", "workspace", "family"), 0)
-    row |= dict.fromkeys(("forward", "resident", "repeatable", "widens", "over_first", "forward_result", "backward_result"), False)
+    fields = {"kind": "kernel", "inputs": [], "shifted": [10**9], "pace": 1}
+    fields |= dict.fromkeys(("bytes", "elements", "ns", "workspace", "family"), 0)
+    fields |= dict.fromkeys(("forward", "resident", "repeatable", "widens", "over_first", "forward_result", "backward_result"), False)
     with pytest.raises(umt.NoPlan, match="shifted.*names no earlier node"):
-        planner.ask_planner(Made(rows=[row]), 1, 0, {"bytes": 1, "link": 1}, True, [], 0.001)
+        planner.ask_planner(Made(node_fields=[fields]), 1, 0, {"bytes": 1, "link": 1}, True, [], 0.001)
 
 
 def test_memory_is_kept_for_the_next_kernel_alone():
@@ -714,7 +714,7 @@ def test_workspaces_of_products_count_where_there_are_products():
     fit_file = importlib.import_module("umbench.torch.fit")
     model, _ = model_and_inputs("perceptron")
     planning = fit_file.PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
-    planning.allocated, planning.workspaces = 40, 60
+    planning.allocated_bytes, planning.workspace_bytes = 40, 60
     bytes_with = [planning.base_bytes(Made(nodes=[Made(op="call_function", target=target)])) for target in
                   (torch.ops.aten.convolution.default, torch.ops.aten.addmm.default)]
     assert bytes_with == [40, 100]

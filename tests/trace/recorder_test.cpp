@@ -206,7 +206,7 @@ TEST_F(recorded, drained_lines_are_whole_and_the_last_line_says_what_was_lost) {
   EXPECT_EQ(out.lines("allocation")[0].at("called"), json({0, 1}));
   EXPECT_EQ(out.lines("hint")[0].at("device"), "host");
   EXPECT_EQ(out.lines("name")[2].at("name"), "step \"1\"\n");
-  record.lose(3);
+  record.add_lost_records(3);
   record.note_missing("sight");
   record.note_missing("sight");
   record.finish(2 * second);

@@ -158,7 +158,7 @@ def test_times_of_a_second_run_replace_those_of_the_counted_one(tmp_path):
     assert summary.kernel_ns == 4 * 5 * MS
     assert summary.stall_ns == pytest.approx(4 * 5 * MS, rel=0.02)
     # Between launches 12 ms passed while it was counted, 3 ms while not: the CPU waited 9 ms less, but for the last time.
-    assert summary.host_ns == pytest.approx(3 * 1 * MS + (10 - 5) * MS)
+    assert summary.cpu_wait_ns == pytest.approx(3 * 1 * MS + (10 - 5) * MS)
 
 
 def test_what_counting_takes_is_subtracted_where_there_is_one_run_alone(tmp_path):

@@ -80,7 +80,7 @@ def test_sums_kernels_and_places(version, tmp_path):
     kernels = [piece for piece in process.pieces if piece.kind == "kernel"]
     assert [(kernel.name, kernel.launch) for kernel in kernels] == [("add(float*, unsigned long)", launch) for launch in range(3)]
     assert kernels[0].waiting == 8 * MS
-    assert [quiet.kernels for quiet in process.quiet] == [[("add(float*, unsigned long)", 1, MS)]]
+    assert [stretch.kernels for stretch in process.stretches_without_moves] == [[("add(float*, unsigned long)", 1, MS)]]
     assert {piece.place for piece in process.pieces if piece.kind == "host"} == {"consume"}
     assert {part.name for part in process.ranges} == {"turn"}
     assert [(allocation.address, allocation.bytes, allocation.memory) for allocation in process.allocations] == [(FIRST * BLOCK, 16 * BLOCK, "managed")]

@@ -148,7 +148,7 @@ def test_sums_of_a_trace_with_pauses_are_scaled_to_the_drivers(tmp_path):
     assert process.scale_of("in_tree") == 4 and process.estimated_total("in_demand") == 256 * BLOCK and process.estimated_total("gpu_read_faults") == 3600
     summary, found, _, _ = explain.explain(process)
     whole, _, _, _ = explain.explain(reader.read_trace_file(prefetch_missing().write(tmp_path / "one.jsonl"))[0])
-    assert summary.launches["read"] == 4 and summary.kernel_ns > 3 * whole.kernel_ns
+    assert summary.launch_counts["read"] == 4 and summary.kernel_ns > 3 * whole.kernel_ns
     assert summary.stall_ns == pytest.approx(4 * whole.stall_ns) and found[0].facts.bytes_in_by_faults() == 256 * BLOCK
     by_time, = reader.read_trace_file(trace_with_pause(192).write(tmp_path / "run.jsonl"))
     assert by_time.scale_of("in_tree") == 4

@@ -26,6 +26,7 @@ class graph_recorder {
   bool record_operators();
   // Returns false, and keeps nothing, if some stretch cannot be recorded.
   bool record_stretches();
+  // The mode of launching stretches: stretch_graphs, or cuda_graph if the plan copies nothing.
   launch_mode launch_mode_of_stretches() const;
   // Launches iterations of recorded stretches. No launch waits for the end of the iteration before it.
   // Appends their traces; times are the device's.

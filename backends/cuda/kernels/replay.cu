@@ -72,8 +72,8 @@ __device__ void touch_byte(const touched_operand& operand, std::int64_t i, std::
 }
 
 // Reads or writes units [begin, end). The blocks share them.
-__device__ void touch(const touched_operand& operand, std::int64_t begin, std::int64_t end,
-                      std::uint32_t& read) {
+__device__ void touch_units(const touched_operand& operand, std::int64_t begin, std::int64_t end,
+                            std::uint32_t& read) {
   const std::int64_t step = std::int64_t{gridDim.x} * block_threads;
   for (std::int64_t i = begin + thread_index<std::int64_t>(); i < end; i += step) {
     if (!operand.is_wide) {
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(block_threads, blocks_that_fit)
     for (int o = 0; o < all.count; ++o) {
       const touched_operand& operand = all.operands[o];
       const std::int64_t begin = wave * operand.units_a_wave;
-      touch(operand, begin, min(begin + operand.units_a_wave, operand.units), read);
+      touch_units(operand, begin, min(begin + operand.units_a_wave, operand.units), read);
       if (is_last && thread_index<std::int32_t>() < operand.tail_bytes)
         touch_byte(operand, operand.units * 16 + thread_index<std::int32_t>(), read);
     }

@@ -167,8 +167,8 @@ std::vector<double> sampled_results(launch_site where, const sampled_convolution
   });
 }
 
-double sampled_difference(launch_site where, const sampled_convolution& of, const void* result,
-                          const std::vector<double>& expected) {
+double sampled_relative_error(launch_site where, const sampled_convolution& of, const void* result,
+                              const std::vector<double>& expected) {
   const int samples = sample_count(of);
   const std::vector<double> out = run_and_fetch(where, samples, [&](double* to) {
     with_type(of.result, [&](auto type) {

@@ -58,14 +58,14 @@ def map_log_softmax_backward_data(walk, node):
 def _add_loss_by_rows(walk, node):
     if not _can_be_cut_into_rows(walk, node.args[0], node.args[1]) or not _is_plain_nll(node.args):
         return False
-    scores, labels = (walk.views[each].tensor for each in node.args[:2])
+    log_probabilities, labels = (walk.views[each].tensor for each in node.args[:2])
     count, loss = walk.add_result(node, "loss.labels", 1), walk.add_result(node, "loss", 0)
     walk.views[node] = [View(loss), View(count)]
     rows = node.args[1].meta["val"].numel()
     walk.add_op(node, "loss.labels", "opaque", {"label": "count_labels", "flops": rows, "bytes": 8 * rows}, [labels], [count])
     flops, moved, _ = walk.work_of(node)
     walk.add_op(node, "loss", "opaque", {"label": "nll_loss_forward", "flops": flops, "bytes": moved,
-                                    "cut": {"in": ["part", "part", "whole"], "out": ["sum"]}}, [scores, labels, count], [loss])
+                                    "cut": {"in": ["part", "part", "whole"], "out": ["sum"]}}, [log_probabilities, labels, count], [loss])
     return True
 
 
@@ -73,13 +73,13 @@ def _add_loss_gradient_by_rows(walk, node):
     start, total = walk.views.get(node.args[0]), walk.views.get(node.args[6])
     if not _can_be_cut_into_rows(walk, node.args[1], node.args[2]) or not isinstance(start, View) or not isinstance(total, View):
         return False
-    scores, labels = (walk.views[each].tensor for each in node.args[1:3])
+    log_probabilities, labels = (walk.views[each].tensor for each in node.args[1:3])
     made = walk.add_result(node, "loss.backward.y")
     walk.views[node] = View(made)
     flops, moved, _ = walk.work_of(node)
     walk.add_op(node, "loss.backward", "opaque", {"label": "nll_loss_backward", "flops": flops, "bytes": moved,
                                              "cut": {"in": ["whole", "part", "part", "whole"], "out": ["part"]}},
-           [start.tensor, scores, labels, total.tensor], [made])
+           [start.tensor, log_probabilities, labels, total.tensor], [made])
     return True
 
 

@@ -39,7 +39,7 @@ class Converted:
     channels_last: bool = False  # whether torch.compile uses channels last for images
     launches: dict = field(default_factory=dict)  # number of kernels that an operator launches, by its name, if more than one
     copied: dict = field(default_factory=dict)  # bytes of a gradient that PyTorch copies before an operator, by the operator's name
-    left_out: int = 0  # bytes of statistics and counters that an iteration writes but does not read
+    unread_buffer_bytes: int = 0  # bytes of statistics and counters that an iteration writes but does not read
     uncut: str = ""    # reason why no operator may be cut along the batch; "" if some may
 
 
@@ -81,7 +81,7 @@ def convert_split(forward_graph, backward_graph, *, num_fwd_outputs, names_and_r
     types = {t["type"] for t in writer.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
                 "tensors": list(writer.tensors.values()), "ops": writer.ops}
-    return Converted(document, writer.generated, writer.alone, writer.channels_last, writer.launches, writer.copied, writer.left_out)
+    return Converted(document, writer.generated, writer.alone, writer.channels_last, writer.launches, writer.copied, writer.unread_buffer_bytes)
 
 
 def document_text(document):
@@ -114,7 +114,7 @@ class _DocumentWriter:
         self.names_and_roles, self.channels_last = names_and_roles, uses_channels_last
         self.tensors, self.ops, self.names, self.op_names = {}, [], set(), set()
         self.memory = {}
-        self.left_out, self.generated, self.alone, self.launches, self.copied = 0, {}, {}, {}, {}
+        self.unread_buffer_bytes, self.generated, self.alone, self.launches, self.copied = 0, {}, {}, {}, {}
         self.traced_order = set()  # names of images that keep the traced order while others have channels last
 
     # --- graphs ---
@@ -244,13 +244,13 @@ class _DocumentWriter:
     # --- roles ---
 
     def mark_outputs(self, returned_nodes, changed_output_numbers):
-        """Gives the results of the forward pass the role `output`; counts those that are new values of inputs as left out."""
+        """Gives the results of the forward pass the role `output`; counts the bytes of those that are new values of inputs as unread."""
         for i, node in enumerate(returned_nodes):
             tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
             if tensor is None or self.tensors[tensor]["use"] not in ("activation",):
                 continue
             if i in changed_output_numbers:
-                self.left_out += stored_bytes(value_of(node))
+                self.unread_buffer_bytes += stored_bytes(value_of(node))
             else:
                 self.tensors[tensor]["use"] = "output"
 

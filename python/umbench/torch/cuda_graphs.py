@@ -76,7 +76,7 @@ class PassRecording:
     def __init__(self, cuda_graph, input_addresses, copy_of_input, outputs, pooled_positions):
         self.graph, self.addresses, self.copied, self.outputs, self.pooled = cuda_graph, input_addresses, copy_of_input, outputs, frozenset(pooled_positions)
         storages = {outputs[i].untyped_storage().data_ptr(): outputs[i].untyped_storage() for i in pooled_positions}
-        self.uses = [(storage, private.use_count_of(storage)) for storage in storages.values()]  # those of the recording itself
+        self.use_counts = [(storage, private.use_count_of(storage)) for storage in storages.values()]  # those of the recording itself
 
     def accepts_inputs(self, inputs):
         """Whether the inputs lie where the recorded ones did, apart from those that are copied."""
@@ -84,7 +84,7 @@ class PassRecording:
 
     def has_outputs_in_use(self):
         """Whether outputs of an earlier replay are alive."""
-        return any(private.use_count_of(storage) > own for storage, own in self.uses)
+        return any(private.use_count_of(storage) > own for storage, own in self.use_counts)
 
     def replay(self, inputs):
         for i, own in self.copied.items():
@@ -95,17 +95,17 @@ class PassRecording:
 
 
 class StepGraphs:
-    """The CUDA graphs of one model's step. `plan`: its Plan. `results`: the number of the forward pass's outputs that are not saved. `workspace`: bytes that
-    cuBLAS needs in each pass. `state`: "launched", "recording" or "replayed"."""
+    """The CUDA graphs of one model's step. `plan`: its Plan. `result_count`: the number of the forward pass's outputs that are not saved.
+    `workspace_bytes`: bytes that cuBLAS needs in each pass. `state`: "launched", "recording" or "replayed"."""
 
     def __init__(self, plan):
-        self.plan, self.stream, self.workspace, self.lacks_workspaces = plan, None, 0, False
+        self.plan, self.stream, self.workspace_bytes, self.lacks_workspaces = plan, None, 0, False
         self.forget_passes()
 
     def forget_passes(self):
         """Forgets the passes of an earlier plan."""
-        self.passes, self.results, self.runs = [], 0, [0, 0]
-        self.like_steps, self.like_steps_needed, self.replays = 0, MIN_LAUNCHED, 0
+        self.passes, self.result_count, self.run_counts = [], 0, [0, 0]
+        self.like_step_count, self.like_steps_needed, self.replay_count = 0, MIN_LAUNCHED, 0
         self._set_state("launched")
 
     def wrap_pass(self, launch, is_backward):
@@ -116,7 +116,7 @@ class StepGraphs:
     @torch.no_grad()
     def run_pass(self, compiled_pass, inputs):
         """Launches, records or replays a pass. Returns its outputs."""
-        self.runs[compiled_pass.is_backward] += 1
+        self.run_counts[compiled_pass.is_backward] += 1
         if self.state == "recording" and compiled_pass.recorded is None:
             return self._record(compiled_pass, inputs)
         if self.state == "replayed":
@@ -128,7 +128,7 @@ class StepGraphs:
 
     def begin_step(self, arena, model):
         """Notes that a training step begins. Returns whether its tensors will lie in the pool; otherwise the arena places them."""
-        runs, self.runs = self.runs, [0, 0]
+        run_counts, self.run_counts = self.run_counts, [0, 0]
         if self.state == "replayed":
             return True
         if self.state == "recording":
@@ -136,11 +136,11 @@ class StepGraphs:
         self._restore_workspaces()
         if self.plan.launched_because:
             return False
-        is_alike = runs == [1, 1] and all(parameter.grad is None for parameter in model.parameters())
-        self.like_steps = self.like_steps + 1 if is_alike else 0
-        if self.like_steps < self.like_steps_needed:
+        is_alike = run_counts == [1, 1] and all(parameter.grad is None for parameter in model.parameters())
+        self.like_step_count = self.like_step_count + 1 if is_alike else 0
+        if self.like_step_count < self.like_steps_needed:
             return False
-        self.like_steps = 0
+        self.like_step_count = 0
         try:
             self._begin_recording(arena, model)
         except NotRecorded as error:
@@ -156,8 +156,8 @@ class StepGraphs:
         torch.cuda.synchronize(self.device)
         for each in self.passes:
             each.recorded = None
-        self.like_steps_needed = MIN_LAUNCHED if self.replays >= MIN_REPLAYED else 2 * self.like_steps_needed
-        self.like_steps, self.lacks_workspaces = 0, self.workspace > 0
+        self.like_steps_needed = MIN_LAUNCHED if self.replay_count >= MIN_REPLAYED else 2 * self.like_steps_needed
+        self.like_step_count, self.lacks_workspaces = 0, self.workspace_bytes > 0
         self._set_state("launched")
         private.free_cublas_workspaces()
         torch.cuda.empty_cache()
@@ -184,16 +184,16 @@ class StepGraphs:
             raise NotRecorded("a step is more than one forward and one backward pass")
         requests, outside = split
         self.arena, self.device, forward = arena, arena.device, self.passes[0]
-        self.steady = {each.data_ptr() for each in [*model.parameters(), *model.buffers()]}
-        self.steady |= {each[0] for i, each in enumerate(forward.inputs) if each and i not in forward.moving}
-        copied_bytes = [each[1] for each in forward.inputs if each and each[0] not in self.steady]
-        requests = with_recorded_tensors(requests, self.workspace, copied_bytes, *map(arena.points.index, (placing.FORWARD[1], placing.BACKWARD[0])))
-        free = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device) + 2 * self.workspace
+        self.steady_addresses = {each.data_ptr() for each in [*model.parameters(), *model.buffers()]}
+        self.steady_addresses |= {each[0] for i, each in enumerate(forward.inputs) if each and i not in forward.moving}
+        copied_bytes = [each[1] for each in forward.inputs if each and each[0] not in self.steady_addresses]
+        requests = with_recorded_tensors(requests, self.workspace_bytes, copied_bytes, *map(arena.points.index, (placing.FORWARD[1], placing.BACKWARD[0])))
+        free = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device) + 2 * self.workspace_bytes
         pages, changes = self._find_holds(requests, (arena.mappable_bytes() + free - outside - SMALL_BYTES) // PAGE - 1)  # not all that is free fills pages
         placing.set_follower(None)
         gc.collect()
         torch.cuda.synchronize(self.device)
-        if self.workspace:
+        if self.workspace_bytes:
             private.free_cublas_workspaces()
             self.lacks_workspaces = True
         torch.cuda.empty_cache()
@@ -201,7 +201,7 @@ class StepGraphs:
         if fitting_pages < pages:
             pages, changes = self._find_holds(requests, fitting_pages)
         self.stream = self.stream or torch.cuda.Stream(self.device)
-        self.pages, self.pool, self.slots = pages, torch.cuda.graph_pool_handle(), []
+        self.page_count, self.pool, self.slots = pages, torch.cuda.graph_pool_handle(), []
         self.holds = placing.HoldingFollower(arena.points, changes, self.stream.cuda_stream)
         self._set_state("recording")
 
@@ -251,9 +251,9 @@ class StepGraphs:
 
     def _capture(self, compiled_pass, inputs, layouts):
         """(CUDA graph, {position: own tensor for an input}, outputs) of a pass. Keeps the inputs that are not in the pool in `layouts`."""
-        if compiled_pass.is_backward and not self.saved <= {layout.address for layout in layouts}:
+        if compiled_pass.is_backward and not self.saved_addresses <= {layout.address for layout in layouts}:
             raise NotRecorded("tensors of another forward pass are given")
-        saved, steady = (self.saved, self.known) if compiled_pass.is_backward else ((), self.steady)
+        saved, steady = (self.saved_addresses, self.known_addresses) if compiled_pass.is_backward else ((), self.steady_addresses)
         for i, layout in enumerate(layouts):
             if layout.address not in saved:
                 layout.kept = inputs[i]
@@ -266,12 +266,12 @@ class StepGraphs:
                 if compiled_pass.is_backward:
                     placing.reach_pass_point(compiled_pass.begins)
                 else:
-                    map_pages(self.pages, self.device)
+                    map_pages(self.page_count, self.device)
                 for i in moved:
                     inputs[i] = copied[i] = torch.empty_like(layouts[i].kept)
                     if copied[i].stride() != layouts[i].stride:
                         raise NotRecorded("elements of an input overlap or have gaps")
-                if self.workspace:
+                if self.workspace_bytes:
                     use_cublas(self.device)  # after the copies, which its results would overwrite in each replay
                 if not compiled_pass.is_backward:
                     placing.set_follower(self.holds)
@@ -286,25 +286,25 @@ class StepGraphs:
 
     def _keep_forward(self, compiled_pass, cuda_graph, input_addresses, copy_of_input, outputs):
         """Keeps the recorded forward pass. Returns its outputs; the backward pass frees those that are saved."""
-        self.known = {each.data_ptr() for each in copy_of_input.values()} | set(input_addresses)
-        pooled = [i for i, each in enumerate(outputs) if is_on_gpu(each) and each.data_ptr() not in self.known]
-        self.saved = {outputs[i].data_ptr() for i in pooled if i >= self.results}
+        self.known_addresses = {each.data_ptr() for each in copy_of_input.values()} | set(input_addresses)
+        pooled = [i for i, each in enumerate(outputs) if is_on_gpu(each) and each.data_ptr() not in self.known_addresses]
+        self.saved_addresses = {outputs[i].data_ptr() for i in pooled if i >= self.result_count}
         storages, without_memory = {}, list(outputs)
         for i in pooled:
             without_memory[i] = TensorLayout(outputs[i]).make_tensor(storages)
         del storages
         compiled_pass.recorded = PassRecording(cuda_graph, input_addresses, copy_of_input, without_memory, pooled)
         self.slots = [(i, slot) for i, each in enumerate(outputs) if isinstance(each, torch.Tensor) and not is_on_gpu(each) for slot in copies.slots_at(each.data_ptr())]
-        if any(outputs[i].numel() * outputs[i].element_size() > MAX_RESULT for i in pooled if i < self.results):
+        if any(outputs[i].numel() * outputs[i].element_size() > MAX_RESULT for i in pooled if i < self.result_count):
             self.plan.launched_because = "the forward pass has a large result"
-        return [each.clone() if i < self.results and i in pooled else each for i, each in enumerate(outputs)]
+        return [each.clone() if i < self.result_count and i in pooled else each for i, each in enumerate(outputs)]
 
     def _keep_backward(self, compiled_pass, cuda_graph, input_addresses, copy_of_input, outputs):
         """Keeps the recorded backward pass, unless the pool does not fit into the budget. Returns its outputs."""
         placing.set_follower(None)
         pooled = [i for i, each in enumerate(outputs) if is_on_gpu(each)]
         compiled_pass.recorded = PassRecording(cuda_graph, input_addresses, copy_of_input, outputs, pooled)
-        self.replays = 0
+        self.replay_count = 0
         self._set_state("replayed")
         made = [each.detach() if i in compiled_pass.recorded.pooled else each for i, each in enumerate(outputs)]
         if torch.cuda.memory_reserved(self.device) > self.plan.budget:
@@ -316,14 +316,14 @@ class StepGraphs:
 
     def _replay(self, compiled_pass, inputs):
         made = compiled_pass.recorded.replay(inputs)
-        self.replays += compiled_pass.is_backward
+        self.replay_count += compiled_pass.is_backward
         for i, slot in self.slots:
             slot.is_awaited = not compiled_pass.is_backward
             if slot.is_awaited:
                 slot.view = weakref.ref(made[i])
         if not compiled_pass.is_backward:
             for i in compiled_pass.recorded.pooled:
-                if i < self.results:
+                if i < self.result_count:
                     made[i] = made[i].clone()
         return made
 

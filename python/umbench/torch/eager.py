@@ -45,7 +45,7 @@ def to_converted(walk, name, precision):
     ops = [op | {"in": [t.name for t in op["in"]], "out": [t.name for t in op["out"]]} for op in walk.ops]
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision, "tensors": [t.as_json() for t in walk.tensors], "ops": ops}
     alone = {op["name"]: walk.nodes_of[op["name"]] for op in ops if op["kind"] == "opaque"}
-    return Converted(document, alone=alone, left_out=walk.left_out, uncut=walk.uncut)
+    return Converted(document, alone=alone, unread_buffer_bytes=walk.unread_buffer_bytes, uncut=walk.uncut)
 
 
 def common_batch_size(joint):
@@ -131,16 +131,16 @@ def name_gradients(walk, joint, gradients):
 def write_buffers_in_place(walk, buffer_number_by_value):
     """Makes the model's changes of buffers write in place. Statistics of normalisations and counters are left out, since an iteration does
     not read the values that it writes. `buffer_number_by_value`: {new value: number of its buffer among the inputs}."""
-    wanted, left_out = set(), 0
+    wanted, unread_buffer_bytes = set(), 0
     by_name = {n.name: n for n in walk.nodes if n.op == "placeholder"}
     placeholders = list(by_name.values())
     for node, number in buffer_number_by_value.items():
         old = placeholders[number]
         value, target = walk.views.get(node), walk.views[old].tensor
         if not isinstance(value, View) or value.tensor is target or old.meta["val"].dim() == 0:
-            left_out += old.meta["val"].numel() * old.meta["val"].element_size()
+            unread_buffer_bytes += old.meta["val"].numel() * old.meta["val"].element_size()
             continue
         add_in_place_write(walk, old, target, value.tensor)
         wanted.add(target)
-    walk.left_out = left_out
+    walk.unread_buffer_bytes = unread_buffer_bytes
     return wanted

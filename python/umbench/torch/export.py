@@ -99,7 +99,7 @@ def print_summary(converted, options, export_seconds):
         of = {t["name"]: liveness.tensor_bytes(t) for t in document["tensors"]}
         moved, mapped = (sum(of[name] for op in ops for name in op["in"] + op["out"]) for ops in (document["ops"], known))
         print(f"  umbench computes {len(known)} of the operators, {100 * mapped / max(moved, 1):.1f} % of the bytes; the others are opaque")
-    if converted.left_out:
-        print(f"  left out: {converted.left_out} B of running statistics and counters, which only a later pass reads")
+    if converted.unread_buffer_bytes:
+        print(f"  left out: {converted.unread_buffer_bytes} B of running statistics and counters, which only a later pass reads")
     if converted.uncut:
         print(f"  nothing may be cut along the batch: with twice the batch {converted.uncut}")

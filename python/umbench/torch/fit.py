@@ -238,8 +238,8 @@ class PlanningCompiler:
     def __init__(self, model, plan, optimizer, tier, bits, backend, effort, cuda_graphs=False):
         self.graphs = StepGraphs(plan) if cuda_graphs else None
         self.bits = bits
-        self.shares, self.costs, self.slabs = 1, None, []
-        self.allocated = self.workspaces = self.states = 0  # bytes before the first plan: all but workspaces, workspaces, the optimizer's states
+        self.share_count, self.costs, self.slabs = 1, None, []
+        self.allocated_bytes = self.workspace_bytes = self.state_bytes = 0  # bytes before the first plan: all but workspaces, workspaces, the optimizer's states
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
         self.only_plans, self.bytes_per_ns = False, 0
         weakref.finalize(self, close_slabs, self.slabs).atexit = False
@@ -257,10 +257,10 @@ class PlanningCompiler:
         refusals.check_fixed_sizes(graph.graph)
         if self.graphs:
             self.graphs.drop_recordings()
-        if not self.allocated and self.is_on_gpu():
+        if not self.allocated_bytes and self.is_on_gpu():
             self.measure_memory_before_plan()
         least = math.inf
-        for self.shares in chunks.share_counts_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]:
+        for self.share_count in chunks.share_counts_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]:
             try:
                 return self.compile_in_shares(graph, inputs)
             except NoRoom as error:
@@ -274,12 +274,12 @@ class PlanningCompiler:
         device = next(self.model.parameters()).device
         allocated = torch.cuda.memory_allocated(device)
         private.free_cublas_workspaces()
-        self.allocated = torch.cuda.memory_allocated(device)
-        self.workspaces = allocated - self.allocated
-        self.states = sum(t.numel() * t.element_size() for t in gpu_states_of(self.optimizer))
+        self.allocated_bytes = torch.cuda.memory_allocated(device)
+        self.workspace_bytes = allocated - self.allocated_bytes
+        self.state_bytes = sum(t.numel() * t.element_size() for t in gpu_states_of(self.optimizer))
 
     def compile_in_shares(self, graph, inputs):
-        return private.compile_graph(chunks.cut_losses_into_shares(graph, self.shares), inputs, weakly_bound(self.plan_and_split), self.backend,
+        return private.compile_graph(chunks.cut_losses_into_shares(graph, self.share_count), inputs, weakly_bound(self.plan_and_split), self.backend,
                                      self.graphs and weakly_bound(self.graphs.wrap_pass))
 
     def plan_and_split(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
@@ -293,7 +293,7 @@ class PlanningCompiler:
         private.remove_dead_and_repeated_nodes(joint)
         self.costs = self.costs or costs_for(device)
         rates = {**rates, "link": self.costs.link_bytes_per_ns()} if self.tier else rates
-        unforeseen = self.plan.unforeseen.get(self.shares, 0)
+        unforeseen = self.plan.unforeseen.get(self.share_count, 0)
 
         def plan_graph(graph):
             """(its Step, bytes on the device without its tensors, the planner's answer)."""
@@ -307,7 +307,7 @@ class PlanningCompiler:
         graphs = skips.make_graph_variants(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
         joint, (step, base, answer) = fastest_of(graphs, plan_graph, self.plan.usable)
         answer["bound"] -= unforeseen  # subtracts memory that another plan may not need
-        self.plan.store_answer(step, answer, base, self.shares)
+        self.plan.store_answer(step, answer, base, self.share_count)
         self.plan.untimed = sorted(self.costs.untimed)
         seconds = time.monotonic() - begun
         self.plan.seconds += seconds
@@ -318,7 +318,7 @@ class PlanningCompiler:
             raise micro.PlanMade(f"planned in {seconds:.1f} s")
         self.plan.plans += 1
         if self.graphs:
-            self.graphs.results, self.graphs.workspace = num_fwd_outputs, self.workspaces // 2 if has_matrix_products(step) else 0
+            self.graphs.result_count, self.graphs.workspace_bytes = num_fwd_outputs, self.workspace_bytes // 2 if has_matrix_products(step) else 0
             self.plan.launched_because = "" if on_gpu else "the model is on the CPU"
         forward, backward = private.split_saving(joint, inputs, step.names_of(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
@@ -355,9 +355,9 @@ class PlanningCompiler:
         trained = [p for p in self.model.parameters() if p.requires_grad]
         sums = self.plan.micro_batches > 1  # with parts there are also the sums of the gradients
         wanted = (states_per_byte(self.optimizer) + sums) * sum(p.numel() * p.element_size() for p in trained)
-        if self.allocated:
-            return self.allocated + (self.workspaces if has_matrix_products(step) else 0) + max(0, wanted - self.states)
-        return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
+        if self.allocated_bytes:
+            return self.allocated_bytes + (self.workspace_bytes if has_matrix_products(step) else 0) + max(0, wanted - self.state_bytes)
+        return sum(fields["bytes"] for fields in step.node_fields if fields["resident"]) + wanted
 
 
 def has_matrix_products(step):

@@ -58,10 +58,10 @@ def forecast_batch(options, batch_factor):
     plan.leave_slack()
     step, answer, batch, shares = plan_with_loss_shares(options, plan, batch_factor)
     made, own = answer["plan"], answer["begin"]
-    again = Counter(operator_name(step.nodes[i]) for i in made["recomputed"] if step.rows[i]["kind"] == "kernel")
+    again = Counter(operator_name(step.nodes[i]) for i in made["recomputed"] if step.node_fields[i]["kind"] == "kernel")
     told = ", ".join(f"{count} {name}" for name, count in again.most_common()) or "no product and no library call"
     told += f"; the loss in {shares} shares of its rows" if shares > 1 else ""
-    fits, away = made["peak"] <= plan.usable, sum(step.rows[i]["bytes"] for i, _, _ in made["offloaded"])
+    fits, away = made["peak"] <= plan.usable, sum(step.node_fields[i]["bytes"] for i, _, _ in made["offloaded"])
     return (batch, fits, f"{batch:>6} {'yes' if fits else 'no':>5} {size_text(made['peak']):>10} {size_text(own['peak']):>10} {made['ns'] / own['ns']:>6.2f}x "
             f"{size_text(made['saved_bytes']):>10} {size_text(away):>10}  {told}")
 
@@ -118,8 +118,8 @@ def plan_joint(options, budget_bytes, joint, effort):
 
     def plan_graph(graph):
         step, begin = step_and_pytorchs_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
-        resident = [row["bytes"] for row in step.rows if row["resident"]]
-        trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
+        resident = [fields["bytes"] for fields in step.node_fields if fields["resident"]]
+        trained = sum(fields["bytes"] for fields in step.node_fields if fields["backward_result"])
         base = LIBRARY_BYTES * has_matrix_products(step) + sum(resident) + states_per_byte(options.optimizer) * trained
         return step, ask_planner(step, budget_bytes, base, costs.rates, True, begin, effort, None if options.tier == "none" else options.tier)
 

@@ -77,7 +77,7 @@ class Plan:
         self.base_bytes, self.bound = base_bytes, answer["bound"]
         self.saved = [step.nodes[i].name for i in made["saved"]]
         self.offloaded = [step.nodes[i].name for i, _, _ in made["offloaded"]]
-        self.offloaded_bytes = sum(step.rows[i]["bytes"] for i, _, _ in made["offloaded"])
+        self.offloaded_bytes = sum(step.node_fields[i]["bytes"] for i, _, _ in made["offloaded"])
         self.recomputed = [step.nodes[i].name for i in made["recomputed"]]
         self.predicted = {"peak": made["peak"], "ms": made["ns"] / 1e6, "saved": made["saved_bytes"], "forward_peak": made["forward_peak"],
                           "evaluations": made["evaluations"], "library_ms": library_call_ms(step, made)}
@@ -125,8 +125,8 @@ class Plan:
 
 def library_call_ms(step, plan_answer):
     """Milliseconds of the nodes that are not fused, also of those computed again, with the gaps after them."""
-    again = [step.rows[i] for i in plan_answer["recomputed"]]
-    return sum(row["ns"] for row in [*step.rows, *again] if row["kind"] == "kernel") / 1e6
+    again = [step.node_fields[i] for i in plan_answer["recomputed"]]
+    return sum(fields["ns"] for fields in [*step.node_fields, *again] if fields["kind"] == "kernel") / 1e6
 
 
 def summarize_modules(step, plan_answer):
@@ -137,10 +137,10 @@ def summarize_modules(step, plan_answer):
         return found.setdefault(module_path_of(step.nodes[node_number]), [0, 0, []])
 
     for i in plan_answer["saved"]:
-        entry_of(i)[0] += step.rows[i]["bytes"]
-        entry_of(i)[1] += step.rows[i]["bytes"] if i in away else 0
+        entry_of(i)[0] += step.node_fields[i]["bytes"]
+        entry_of(i)[1] += step.node_fields[i]["bytes"] if i in away else 0
     for i in plan_answer["recomputed"]:
-        if step.rows[i]["kind"] == "kernel":
+        if step.node_fields[i]["kind"] == "kernel":
             entry_of(i)[2].append(operator_name(step.nodes[i]))
     return found
 

@@ -45,7 +45,7 @@ HOST_KERNEL_NS, HOST_COPY_NS = 30_000, 70_000  # CPU time of launching within a 
 def ask_planner(step, budget_bytes, base_bytes, rates, is_fused, saved_by_pytorch, effort, tier=None, is_on_gpu=True, bits="rounding"):
     """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes; and
     `bound`, bytes that no plan's peak is below. `saved_by_pytorch`: numbers of the nodes that PyTorch would save. `tier` and `bits` are those of fit()."""
-    question = {"nodes": step.rows, "budget": int(budget_bytes), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
+    question = {"nodes": step.node_fields, "budget": int(budget_bytes), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
                 "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if tier else 0,
                 "copy_ns": COPY_NS, "copy_drag": COPY_DRAG.get(tier, 0), "host_kernel_ns": HOST_KERNEL_NS * is_on_gpu,
                 "host_copy_ns": HOST_COPY_NS * is_on_gpu, "fused": is_fused, "stores_gradients": bits == "rounding", "begin": sorted(saved_by_pytorch), "work": int(WORK_LIMIT * effort)}

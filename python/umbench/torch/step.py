@@ -1,4 +1,4 @@
-"""A training step in the form of the planner: one row for each node of the joint graph."""
+"""A training step in the form of the planner: the fields of each node of the joint graph."""
 
 import operator
 import re
@@ -17,15 +17,15 @@ UNALIGNED_ROWS = 0.4  # measured for the softmax of Swin-T's windows and its gra
 
 
 class Step:
-    """`rows`: dictionaries of torch_node's fields (planners/torch_target.hpp); `nodes`: the nodes themselves."""
+    """`node_fields`: dictionaries of torch_node's fields (planners/torch_target.hpp); `nodes`: the nodes themselves."""
 
-    def __init__(self, nodes, rows):
-        self.nodes, self.rows = nodes, rows
+    def __init__(self, nodes, node_fields):
+        self.nodes, self.node_fields = nodes, node_fields
 
     def root_of(self, node_number):
         """The number of the node whose memory a view shows; `node_number` itself for other nodes."""
-        while self.rows[node_number]["kind"] == "view":
-            node_number = self.rows[node_number]["inputs"][0]
+        while self.node_fields[node_number]["kind"] == "view":
+            node_number = self.node_fields[node_number]["inputs"][0]
         return node_number
 
     def names_of(self, node_numbers):
@@ -44,7 +44,7 @@ def make_step(joint, node_info, num_fwd_outputs, costs):
     """The Step of a joint graph. `costs.node_ns(node)` and `costs.workspace_bytes(node)` are the costs of nodes that are not fused."""
     results, changed = output_nodes_of(joint.graph), changed_inputs(joint.graph, num_fwd_outputs)
     device, returned = device_type_of(joint), {base_of(n) for n in results if isinstance(n, torch.fx.Node)}
-    number_of, rows, nodes, families = {}, [], [], {}
+    number_of, node_fields, nodes, families = {}, [], [], {}
     unrepeatable_views = set(changed)
     for node in joint.graph.nodes:
         if node.op == "output":
@@ -60,7 +60,7 @@ def make_step(joint, node_info, num_fwd_outputs, costs):
             unrepeatable_views.add(node)
         forward = node.op == "call_function" and node not in node_info.tangents_closure
         is_kernel = kind == "kernel" and node.op == "call_function"
-        rows.append({
+        node_fields.append({
             "kind": kind, "inputs": inputs, "bytes": allocated_bytes(node, kind, device, returned), "elements": element_count_of(node, kind),
             "ns": costs.node_ns(node) if is_kernel else 0, "workspace": costs.workspace_bytes(node) if is_kernel else 0,
             "family": families.setdefault(family_of(node), len(families)), "forward": forward,
@@ -71,16 +71,16 @@ def make_step(joint, node_info, num_fwd_outputs, costs):
     for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
         for node in results:
             if isinstance(node, torch.fx.Node):
-                rows[number_of[node]][field] = True
-    copy_repeatable_to_items(nodes, rows, number_of)
-    return Step(nodes, rows)
+                node_fields[number_of[node]][field] = True
+    copy_repeatable_to_items(nodes, node_fields, number_of)
+    return Step(nodes, node_fields)
 
 
-def copy_repeatable_to_items(nodes, rows, number_by_node):
+def copy_repeatable_to_items(nodes, node_fields, number_by_node):
     """Makes each item, one of several results of a node, repeatable if the node is."""
-    for node, row in zip(nodes, rows):
-        if row["kind"] == "item":
-            row["repeatable"] = rows[number_by_node[node.args[0]]]["repeatable"]
+    for node, fields in zip(nodes, node_fields):
+        if fields["kind"] == "item":
+            fields["repeatable"] = node_fields[number_by_node[node.args[0]]]["repeatable"]
 
 
 def planner_kind(node):

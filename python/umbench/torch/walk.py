@@ -77,7 +77,7 @@ class Walk:
         self.norms = {}      # {weight of a normalisation: its shift}
         self.losses = {}     # {probabilities of a log-softmax that ends in the loss: its logits}
         self.nodes_of = {}   # {name of an operator: its node}
-        self.left_out = 0    # bytes that the model writes but an iteration does not read
+        self.unread_buffer_bytes = 0  # bytes that the model writes but an iteration does not read
         self.uncut = ""      # reason why `doubled_graph` is missing; "" if it is not
 
     # --- the batch ---

@@ -30,8 +30,9 @@ COUNTED_ROWS = {
 
 def compared_rows(base_processes, head_processes, limits):
     """[Row] of two lists of processes; rows that are 0 on both sides are left out."""
-    rows = [_row(name, kind, sum(p.estimated_total(*names) for p in base_processes), sum(p.estimated_total(*names) for p in head_processes), limits)
-            for name, (kind, names) in COUNTED_ROWS.items()]
+    rows = [_row(name, kind, sum(p.estimated_total(*quantities) for p in base_processes),
+                 sum(p.estimated_total(*quantities) for p in head_processes), limits)
+            for name, (kind, quantities) in COUNTED_ROWS.items()]
     if any(p.pauses for p in (*base_processes, *head_processes)):
         rows = [row._replace(verdict="about") for row in rows]
     if all(p.driver_sums for p in (*base_processes, *head_processes)):
@@ -46,7 +47,7 @@ def _waiting_times(processes):
     """{name of a row: nanoseconds} of all processes together."""
     summaries = [explain.explain(process)[0] for process in processes]
     return {"time of kernels": sum(s.kernel_ns for s in summaries), "of it, waiting for memory": sum(s.stall_ns for s in summaries),
-            "the CPU waiting for memory": sum(s.host_ns for s in summaries)}
+            "the CPU waiting for memory": sum(s.cpu_wait_ns for s in summaries)}
 
 
 def _row(name, kind, base_amount, head_amount, limits):

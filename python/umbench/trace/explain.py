@@ -33,7 +33,7 @@ def explain(process: reader.TracedProcess, machine_name=None):
 def as_lines(process, summary, found_defects, costs, short_names, other_process_count=0):
     """The lines that `umbench explain` prints. explain() returned `summary` to `short_names`; `other_process_count` is the number of other processes."""
     lines = list(_head_lines(process, summary, other_process_count))
-    waiting = summary.stall_ns + summary.host_ns
+    waiting = summary.stall_ns + summary.cpu_wait_ns
     listed = [finding for finding in found_defects if finding.saving_ns > MIN_SHARE * waiting] or found_defects[:1]
     if not listed:
         lines.append("Nothing of it waits for managed memory." if not process.lacking else "Nothing to explain.")
@@ -58,7 +58,7 @@ def _head_lines(process, summary, other_process_count):
     title = title if len(title) <= 80 else title[:77] + "..."
     yield f"{title} on {gpus}: {process.last_ns / 1e9:.3g} s" + (f" (and {other_process_count} more processes)" if other_process_count else "")
     yield (f"Kernels ran {duration_text(summary.kernel_ns)}, of it {duration_text(summary.stall_ns)} ({_percent(summary.stall_ns, summary.kernel_ns)}) "
-           f"waiting for managed memory; the CPU waited {duration_text(summary.host_ns)} for it"
+           f"waiting for managed memory; the CPU waited {duration_text(summary.cpu_wait_ns)} for it"
            + (" (timed while nothing was counted)." if process.uncounted_times else "."))
     moved = [(f"{size_text(process.estimated_total(*reader.BY_FAULT_IN))} to GPUs by faults", process.estimated_total(*reader.BY_FAULT_IN)),
              (f"{size_text(process.estimated_total('in_user'))} to GPUs by prefetch", process.estimated_total("in_user")),
@@ -112,7 +112,7 @@ def as_json_value(process, summary, found_defects, costs, short_names):
     """What `umbench explain --json` writes of one process."""
     return {
         "process": process.environment.get("process"), "program": process.environment.get("program"), "machine": costs.name,
-        "kernel_ns": round(summary.kernel_ns), "stall_ns": round(summary.stall_ns), "host_ns": round(summary.host_ns),
+        "kernel_ns": round(summary.kernel_ns), "stall_ns": round(summary.stall_ns), "host_ns": round(summary.cpu_wait_ns),
         "findings": [{"key": f.key, "allocation": short_names.allocation_name(f.facts.allocation), "bytes": f.facts.allocation.bytes,
                       "waste_ns": round(f.waste_ns), "saving_ns": round(f.saving_ns), "simulated": f.simulated, "text": f.text,
                       "calls": [list(call) for call in f.calls]} for f in found_defects],

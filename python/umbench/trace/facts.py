@@ -21,15 +21,15 @@ class BlockHistory:
     round_trips: int = 0  # number of moves to the CPU and back to the GPU by faults
     was_on_gpu: bool = False
     last_move: str = ""    # the latest of "host", "in" and "prefetch_in"
-    gpu_writes: int = 0   # write faults of kernels
-    host_writes: int = 0  # write faults of the CPU after a GPU had used the block
+    gpu_write_faults: int = 0
+    cpu_write_faults: int = 0  # those after a GPU had used the block
 
 
 @dataclass
 class AllocationFacts:
     """Facts about one allocation."""
     allocation: Allocation
-    blocks: dict = field(default_factory=lambda: defaultdict(BlockHistory))
+    blocks: dict = field(default_factory=lambda: defaultdict(BlockHistory))  # by block number
     bytes: Counter = field(default_factory=Counter)     # {quantity: bytes, or number of faults}
     wait_by_kernel: dict = field(default_factory=lambda: defaultdict(float))  # (name, launch): ns that the kernel waited for this allocation
     begin_of_kernel: dict = field(default_factory=dict)  # (name, launch): begin of that launch
@@ -58,6 +58,7 @@ class AllocationFacts:
         return [number for number, block in self.blocks.items() if any(name == event for name, _ in block.events)]
 
     def hints_of(self, *call_names, device="any"):
+        """The hints of these calls for a device: a GPU, HOST or "any"."""
         return [hint for hint in self.hints if hint.call in call_names and device in ("any", hint.device)]
 
     def longest_waiting_launch(self):
@@ -76,10 +77,10 @@ class ProcessSummary:
     facts: list                  # AllocationFacts of those that moved, faulted or were advised
     kernel_ns: float = 0         # sum of all kernels' times
     stall_ns: float = 0          # the part of kernel_ns in which kernels waited for faults
-    host_ns: float = 0           # time that the CPU waited for memory that was on a GPU
+    cpu_wait_ns: float = 0       # time that the CPU waited for memory that was on a GPU
     scale: float = 1             # factor of times: the whole run divided by its counted part
-    launches: dict = field(default_factory=Counter)     # number of launches by kernel name
-    shortest: dict = field(default_factory=dict)        # kernel name: average ns of launches that moved nothing
+    launch_counts: dict = field(default_factory=Counter)        # number of launches by kernel name
+    shortest_ns_by_kernel: dict = field(default_factory=dict)  # kernel name: ns of launches that moved nothing, the shortest mean of a stretch
 
 
 class DurationEstimator:
@@ -137,13 +138,13 @@ def summarize(process, costs):
     allocation_finder = AllocationFinder(process.allocations)
     found = {}
     summary = ProcessSummary(process, [])
-    for quiet in (*process.quiet, *process.unseen):
-        for name, count, busy in quiet.kernels:
+    for stretch in (*process.stretches_without_moves, *process.unseen_stretches):
+        for name, count, busy in stretch.kernels:
             summary.kernel_ns += busy
-            summary.launches[name] += count
-    for quiet in process.quiet:
-        for name, count, busy in quiet.kernels:
-            summary.shortest[name] = min(summary.shortest.get(name, busy / count), busy / count)
+            summary.launch_counts[name] += count
+    for stretch in process.stretches_without_moves:
+        for name, count, busy in stretch.kernels:
+            summary.shortest_ns_by_kernel[name] = min(summary.shortest_ns_by_kernel.get(name, busy / count), busy / count)
 
     def facts_of(block_number, time_ns):
         allocation = allocation_finder.allocation_of(block_number, time_ns)
@@ -162,7 +163,7 @@ def summarize(process, costs):
     for piece in process.pieces:
         if piece.kind == "kernel":
             summary.kernel_ns += estimator.kernel_ns(piece)
-            summary.launches[piece.name] += 1
+            summary.launch_counts[piece.name] += 1
         _add_piece(piece, facts_of, summary, costs, estimator)
     summary.facts = list(found.values())
     _add_hints(process, allocation_finder, found, summary)
@@ -173,10 +174,10 @@ def _scale_to_whole_run(process, estimator):
     """The factor from counted times to the whole run: the time of all kernels divided by the time of counted ones, both from the first
     launch on that moved something."""
     launches = [piece for piece in process.pieces if piece.kind == "kernel"]
-    if not process.unseen or not launches:
+    if not process.unseen_stretches or not launches:
         return 1
-    unseen, seen = (sum(busy for quiet in stretches if quiet.end >= launches[0].begin for _, _, busy in quiet.kernels)
-                    for stretches in (process.unseen, process.quiet))
+    unseen, seen = (sum(busy for stretch in stretches if stretch.end >= launches[0].begin for _, _, busy in stretch.kernels)
+                    for stretches in (process.unseen_stretches, process.stretches_without_moves))
     return 1 + unseen / (seen + sum(estimator.kernel_ns(piece) for piece in launches))
 
 
@@ -185,29 +186,27 @@ def _add_piece(piece, facts_of, summary, costs, estimator):
     bytes. If counting paused, sums and times are scaled to the whole run."""
     masks, scale, scale_of = granule_masks_of(piece), summary.scale, summary.process.scale_of
     shares = Counter()
-    by_block = defaultdict(dict)
+    sums_of_block = defaultdict(dict)  # {block number: {quantity: sum}}
     for name, runs in piece.sums.items():
-        for first, blocks, amount in runs:
-            each, rest = divmod(amount, blocks)
-            for block in range(first, first + blocks):
-                by_block[block][name] = each + (rest if block == first else 0)
+        for first, count, amount in runs:
+            each, rest = divmod(amount, count)
+            for number in range(first, first + count):
+                sums_of_block[number][name] = each + (rest if number == first else 0)
     owner = {}
-    for block in sorted(by_block):
-        sums = by_block[block]
-        facts = owner[block] = facts_of(block, piece.begin)
+    for number, sums in sorted(sums_of_block.items()):
+        facts = owner[number] = facts_of(number, piece.begin)
         facts.bytes.update({name: round(amount * scale_of(name)) for name, amount in sums.items()})
-        mask = masks.get(block, EVERY_GRANULE)
-        moved = _add_events(facts.blocks[block], sums, mask, piece)
-        shares[id(facts)] += moved
+        mask = masks.get(number, EVERY_GRANULE)
+        shares[id(facts)] += _add_events(facts.blocks[number], sums, mask, piece)
     holders = {id(facts): facts for facts in owner.values()}
     whole = sum(shares.values())
     time = 0
     if piece.kind == "kernel":
-        time = scale * stall_ns_of(piece, len(by_block) * BLOCK, summary.shortest, costs, estimator)
+        time = scale * stall_ns_of(piece, len(sums_of_block) * BLOCK, summary.shortest_ns_by_kernel, costs, estimator)
         summary.stall_ns += time
     elif piece.kind == "host" and any(name in piece.sums for name in BY_FAULT_OUT):
         time = scale * estimator.cpu_wait_ns(piece)
-        summary.host_ns += time
+        summary.cpu_wait_ns += time
     for key, share in shares.items():
         part = time * share / whole if whole else 0
         facts = holders[key]
@@ -229,9 +228,9 @@ def _add_events(history, amounts, granule_mask, piece):
     left = sum(amounts.get(name, 0) for name in BY_FAULT_OUT)
     faults = sum(amounts.get(name, 0) for name in GPU_FAULTS)
     cpu = sum(amounts.get(name, 0) for name in CPU_FAULTS)
-    history.gpu_writes += amounts.get("gpu_write_faults", 0)
+    history.gpu_write_faults += amounts.get("gpu_write_faults", 0)
     if history.was_on_gpu:
-        history.host_writes += amounts.get("cpu_write_faults", 0)
+        history.cpu_write_faults += amounts.get("cpu_write_faults", 0)
     if amounts.get("out_eviction"):
         history.events.append(("evicted", piece))
     if amounts.get("in_user"):

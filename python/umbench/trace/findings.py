@@ -8,7 +8,7 @@ from collections import namedtuple
 
 from umbench.trace import simulated
 from umbench.trace.facts import ranges_of_blocks_with
-from umbench.trace.reader import BLOCK, GRANULE
+from umbench.trace.reader import BLOCK, GRANULE, HOST
 
 MAX_SHARED_GRANULES = 8  # the CPU accesses at most this number of the 32 granules of a shared block
 MAX_SPARSE_SHARE = 0.55  # sparse memory moved at most this share of the bytes of its touched blocks
@@ -87,13 +87,13 @@ def _text_before_launch(launch, context):
     return f"before {context.names.kernel_name(launch[0])}, launch {launch[1]}"
 
 
-def _prefetch_call_text(facts, context, address, byte_count, gpu):
-    """The text of a call of cudaMemPrefetchAsync; gpu None stands for the host."""
+def _prefetch_call_text(facts, context, address, byte_count, device):
+    """The text of a call of cudaMemPrefetchAsync to a GPU or HOST."""
     whole = address == facts.allocation.address and byte_count >= facts.allocation.bytes
     start = context.names.allocation_name(facts.allocation)
     if not whole and facts.allocation.number is not None:
         start += f" + {size_text(address - facts.allocation.address)}" if address > facts.allocation.address else ""
-    return f"cudaMemPrefetchAsync({start}, {size_text(byte_count)}, {'host' if gpu is None else f'GPU {gpu}'})"
+    return f"cudaMemPrefetchAsync({start}, {size_text(byte_count)}, {'host' if device is HOST else f'GPU {device}'})"
 
 
 def _prefetch_to_gpu_call_text(facts, context, event="in"):
@@ -141,7 +141,7 @@ def find_thrashing(facts, context):
 
 def find_written_read_mostly(facts, context):
     hints = facts.hints_of("read_mostly")
-    writes = sum(block.gpu_writes for block in facts.blocks.values())
+    writes = sum(block.gpu_write_faults for block in facts.blocks.values())
     if not hints or not writes or facts.hints_of("unset_read_mostly"):
         return None
     text = f"advised as read-mostly, but kernels write it: {writes:,} write faults, each of which gives up the copies of a page"
@@ -153,18 +153,18 @@ def find_needless_prefetch_to_host(facts, context):
     blocks = [block for block in facts.blocks.values() if _has_event_after(block, "prefetch_out", "in", without=("host", "cpu"))]
     if not blocks:
         return None
-    hints = facts.hints_of("prefetch", device=None)
+    hints_for_host = facts.hints_of("prefetch", device=HOST)
     text = (f"prefetched to the host ({size_text(facts.bytes['out_user'])}) and faulted back by kernels ({size_text(facts.bytes_in_by_faults())}); "
             "no fault of the CPU shows that it is used there")
     out = context.costs.prefetch_to_host_ns(facts.bytes["out_user"])
-    calls = [("leave out cudaMemPrefetchAsync to the host", context.names.place_text(hints[0].callers if hints else []))]
+    calls = [("leave out cudaMemPrefetchAsync to the host", context.names.place_text(hints_for_host[0].callers if hints_for_host else []))]
     return facts.kernel_wait_ns + out, facts.kernel_wait_ns + out, text, calls
 
 
 def find_prefetch_wrong_way(facts, context):
     if not facts.bytes_in_by_faults():
         return None
-    for hint in facts.hints_of("prefetch", device=None):
+    for hint in facts.hints_of("prefetch", device=HOST):
         after = [event for block in facts.blocks.values() for event in block.events
                  if event[1].begin >= hint.at and event[0] in ("in", "host", "cpu", "prefetch_in")]
         first = min(after, key=lambda event: event[1].begin, default=None)
@@ -214,7 +214,7 @@ def find_false_sharing(facts, context):
 
 def find_missing_read_mostly(facts, context):
     blocks = _returning_blocks(facts)
-    if not blocks or any(block.gpu_writes or block.host_writes for block in blocks):
+    if not blocks or any(block.gpu_write_faults or block.cpu_write_faults for block in blocks):
         return None
     text = (f"CPU and GPU only read it (no write faults), yet {size_text(facts.bytes_in_by_faults())} came to the GPU by faults and "
             f"{size_text(facts.bytes_out_by_faults())} went back: {facts.amplification():.1f} times the same bytes")
@@ -231,7 +231,7 @@ def find_ping_pong(facts, context):
             f"{facts.amplification():.1f} times the same bytes")
     place = f"before each launch of {context.names.kernel_name(facts.longest_waiting_launch()[0])}" if facts.wait_by_kernel else ""
     calls = [(_prefetch_to_gpu_call_text(facts, context), place),
-             (_prefetch_call_text(facts, context, facts.allocation.address, facts.allocation.bytes, None), _text_before_cpu_use(facts, context))]
+             (_prefetch_call_text(facts, context, facts.allocation.address, facts.allocation.bytes, HOST), _text_before_cpu_use(facts, context))]
     waste = facts.kernel_wait_ns + facts.cpu_wait_ns
     return waste, waste - context.costs.prefetch_to_gpu_ns(facts.bytes_in_by_faults()) - _ns_by_prefetch_to_host(facts, context), text, calls
 
@@ -250,18 +250,18 @@ def find_sparse_touches(facts, context):
 
 
 def find_slow_remote_reads(facts, context):
-    hints = facts.hints_of("preferred_location", device=None)
-    if not hints or facts.bytes_in_by_faults():
+    hints_for_host = facts.hints_of("preferred_location", device=HOST)
+    if not hints_for_host or facts.bytes_in_by_faults():
         return None
     over_link = context.costs.remote_read_ns(facts.allocation.bytes)
-    slow = [(name, context.summary.launches[name], time) for name, time in context.summary.shortest.items()
-            if REMOTE_READ_RANGE[0] * over_link <= time <= REMOTE_READ_RANGE[1] * over_link and context.summary.launches[name] > 1]
+    slow = [(name, context.summary.launch_counts[name], time) for name, time in context.summary.shortest_ns_by_kernel.items()
+            if REMOTE_READ_RANGE[0] * over_link <= time <= REMOTE_READ_RANGE[1] * over_link and context.summary.launch_counts[name] > 1]
     if not slow:
         return None
     name, count, time = max(slow, key=lambda kernel: kernel[1] * kernel[2])
     text = (f"preferred on the host, and each of {count} launches of {context.names.kernel_name(name)} takes as long as reading it over the link "
             f"({duration_text(time)})")
-    calls = [("leave out cudaMemAdviseSetPreferredLocation(host)", context.names.place_text(hints[0].callers)),
+    calls = [("leave out cudaMemAdviseSetPreferredLocation(host)", context.names.place_text(hints_for_host[0].callers)),
              (_prefetch_call_text(facts, context, facts.allocation.address, facts.allocation.bytes, context.longest_waiting_gpu(facts)),
               _text_before_launch((name, 0), context))]
     waste = count * time
@@ -289,13 +289,13 @@ def find_host_faults(facts, context):
     if not facts.bytes_out_by_faults() or facts.cpu_wait_ns <= 0:
         return None
     text = f"the CPU fetched {size_text(facts.bytes_out_by_faults())} back from the GPU by faults"
-    calls = [(_prefetch_call_text(facts, context, facts.allocation.address, facts.allocation.bytes, None), _text_before_cpu_use(facts, context))]
+    calls = [(_prefetch_call_text(facts, context, facts.allocation.address, facts.allocation.bytes, HOST), _text_before_cpu_use(facts, context))]
     return facts.cpu_wait_ns, facts.cpu_wait_ns - _ns_by_prefetch_to_host(facts, context), text, calls
 
 
 def _ns_by_prefetch_to_host(facts, context):
     """The time in which a prefetch moves the data that the CPU fetched by faults, and the CPU touches them."""
-    writes = any(block.host_writes for block in facts.blocks.values())
+    writes = any(block.cpu_write_faults for block in facts.blocks.values())
     return context.costs.prefetch_to_host_ns(facts.bytes_out_by_faults()) + context.costs.touch_on_host_ns(facts.bytes_out_by_faults(), writes)
 
 

@@ -63,19 +63,19 @@ def network_of_process(process, costs, only_allocation=None):
     network.name = _network_name(process)
     network.paused = bool(process.pauses)
     short_names = ShortNames(process.allocations)
-    accesses_of_block = defaultdict(list)  # (allocation, block): numbers of accesses
-    for number, (piece, blocks) in enumerate(accesses):
-        for block in blocks:
-            accesses_of_block[allocation_finder.allocation_of(block, piece.begin), block].append(number)
+    accesses_of_block = defaultdict(list)  # (allocation, block number): numbers of accesses
+    for number, (piece, block_numbers) in enumerate(accesses):
+        for block_number in block_numbers:
+            accesses_of_block[allocation_finder.allocation_of(block_number, piece.begin), block_number].append(number)
     reads = _add_tensors(network, accesses_of_block, short_names)
     steps = [(piece.begin, piece.kind, number, piece) for number, (piece, _) in enumerate(accesses)]
-    steps += [(quiet.begin, "quiet", number, quiet) for number, quiet in enumerate(process.quiet) if quiet.kernels]
+    steps += [(stretch.begin, "quiet", number, stretch) for number, stretch in enumerate(process.stretches_without_moves) if stretch.kernels]
     for _, what, number, entry in sorted(steps, key=lambda step: step[:3]):
         if what == "host":
             network.cpu_operators += 1
             _add_operator(network, f"{CPU_LABEL}.{network.cpu_operators}", reads[number], MIN_OPERATOR_NS, CPU_LABEL)
         elif what == "kernel":
-            waited = stall_ns_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs, estimator)
+            waited = stall_ns_of(entry, len(_block_numbers_of(entry)) * BLOCK, summary.shortest_ns_by_kernel, costs, estimator)
             spent = max(MIN_OPERATOR_NS, round(estimator.kernel_ns(entry) - waited))
             network.known_ns += spent
             _add_operator(network, f"{short_names.kernel_name(entry.name)}.{entry.launch}", reads[number], spent, short_names.kernel_name(entry.name))
@@ -87,34 +87,34 @@ def network_of_process(process, costs, only_allocation=None):
 
 
 def _accesses(process, allocation_finder, only_allocation):
-    """[(piece, blocks that it touches)] of launches, and of faults of the CPU on blocks that launches used before."""
+    """[(piece, numbers of the blocks that it touches)] of launches, and of faults of the CPU on blocks that launches used before."""
     found, used = [], set()
     for piece in process.pieces:
-        blocks = _blocks_of(piece)
+        block_numbers = _block_numbers_of(piece)
         if only_allocation:
-            blocks = {block for block in blocks if allocation_finder.allocation_of(block, piece.begin) == only_allocation}
+            block_numbers = {number for number in block_numbers if allocation_finder.allocation_of(number, piece.begin) == only_allocation}
         if piece.kind == "kernel":
-            used |= blocks
+            used |= block_numbers
         else:
-            blocks &= used
-        if blocks:
-            found.append((piece, blocks))
+            block_numbers &= used
+        if block_numbers:
+            found.append((piece, block_numbers))
     return found
 
 
-def _blocks_of(trace_piece):
-    return {block for name in TOUCHES.get(trace_piece.kind, ()) for first, blocks, _ in trace_piece.sums.get(name, ()) for block in range(first, first + blocks)}
+def _block_numbers_of(trace_piece):
+    return {number for name in TOUCHES.get(trace_piece.kind, ()) for first, count, _ in trace_piece.sums.get(name, ()) for number in range(first, first + count)}
 
 
 def _add_tensors(network, accesses_of_block, short_names):
     """Adds one tensor for each run of neighbouring blocks that the same accesses touch. Returns {number of the access: names of its tensors}."""
     by_users = defaultdict(set)
-    for (allocation, block), launches in accesses_of_block.items():
-        by_users[allocation, tuple(launches)].add(block)
+    for (allocation, block_number), launches in accesses_of_block.items():
+        by_users[allocation, tuple(launches)].add(block_number)
     reads = defaultdict(list)
     found = []
-    for (allocation, launches), blocks in by_users.items():
-        found += [(first, count, allocation, launches) for first, count in runs_of_neighbours(blocks)]
+    for (allocation, launches), block_numbers in by_users.items():
+        found += [(first, count, allocation, launches) for first, count in runs_of_neighbours(block_numbers)]
     if len(found) > MAX_TENSORS:
         raise load.TooLittle(f"the launches touch {len(found):,} separate parts of memory, more than {MAX_TENSORS:,}; trace a shorter part")
     taken = defaultdict(int)

@@ -87,8 +87,8 @@ def _read_process(path, export, process_number, kernels, copies, gpu_faults, cpu
     for row in export.rows("NVTX_EVENTS"):
         if row.get("end") and row["end"] > row["start"]:
             process.ranges.append(Range(row["start"] - start_ns, row["end"] - start_ns, row.get("text") or export.names.get(row.get("textId"), "")))
-    process.pieces, process.quiet = _pieces_and_quiet_stretches(export, start_ns, kernels, copies, gpu_faults, cpu_faults)
-    process.end = max([piece.end for piece in process.pieces] + [quiet.end for quiet in process.quiet] + [0])
+    process.pieces, process.stretches_without_moves = _pieces_and_stretches_without_moves(export, start_ns, kernels, copies, gpu_faults, cpu_faults)
+    process.end = max([piece.end for piece in process.pieces] + [stretch.end for stretch in process.stretches_without_moves] + [0])
     return process
 
 
@@ -167,7 +167,7 @@ def _sorted_events(export, copies, gpu_faults, cpu_faults):
     return sorted(events, key=lambda event: event[0])
 
 
-def _pieces_and_quiet_stretches(export, start_ns, kernels, copies, gpu_faults, cpu_faults):
+def _pieces_and_stretches_without_moves(export, start_ns, kernels, copies, gpu_faults, cpu_faults):
     """([TracePiece], [Stretch]) of a process. `start_ns` is the time of its first event, from which times count."""
     launches = defaultdict(list)  # GPU: [[begin, end, name, number of the launch, its _PieceSums]]
     numbers = Counter()
@@ -189,7 +189,7 @@ def _pieces_and_quiet_stretches(export, start_ns, kernels, copies, gpu_faults, c
     pieces = [launch[4].as_piece("kernel", start_ns, *launch[:4], gpu) for gpu, of_gpu in launches.items() for launch in of_gpu if launch[4].sums]
     begins_of_moving_kernels = sorted(launch[0] for of_gpu in launches.values() for launch in of_gpu if launch[4].sums)
     pieces += _pieces_outside_kernels(outside_kernels, begins_of_moving_kernels, start_ns)
-    return sorted(pieces, key=lambda piece: piece.begin), _quiet_stretches(launches, start_ns)
+    return sorted(pieces, key=lambda piece: piece.begin), _stretches_without_moves(launches, start_ns)
 
 
 def _running_launch(launches, begins, time):
@@ -220,7 +220,7 @@ def _pieces_outside_kernels(events, begins_of_moving_kernels, start_ns):
     return pieces + [current.as_piece(kind, start_ns) for kind, current in unfinished.items()]
 
 
-def _quiet_stretches(launches, start_ns):
+def _stretches_without_moves(launches, start_ns):
     """[Stretch] of launches that moved nothing, one for each GPU and second."""
     stretches = {}
     for gpu, of_gpu in launches.items():

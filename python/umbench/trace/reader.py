@@ -7,9 +7,10 @@ from functools import cached_property
 
 from umbench import load
 
-BLOCK = 2 * 1024 * 1024
+BLOCK = 2 * 1024 * 1024  # bytes; the number of a block is its address // BLOCK
 GRANULE = 64 * 1024
 EVERY_GRANULE = 0xFFFFFFFF
+HOST = None  # device of allocations and hints for the host
 
 BY_FAULT_IN = ("in_demand", "in_tree", "in_counter", "in_unknown")
 BY_FAULT_OUT = ("out_demand", "out_tree", "out_counter", "out_unknown")
@@ -19,8 +20,8 @@ IN, OUT = (*BY_FAULT_IN, "in_user", "in_eviction"), (*BY_FAULT_OUT, "out_user", 
 QUANTITIES = (*IN, *OUT, "in_peer", *GPU_FAULTS, *CPU_FAULTS, "thrashing", "throttling", "remote_maps")
 
 class TracePiece(namedtuple("TracePiece", "kind begin end name launch gpu waiting batches records sums granules place")):
-    """A launch, or a group of events outside launches; `kind` is "kernel", "host", "prefetched" or "other". `sums` is {quantity: [(first
-    block, blocks, sum)]}, `granules` [(first block, blocks, mask of their 64 KiB)] of blocks of which only a part moved or faulted."""
+    """A launch, or a group of events outside launches; `kind` is "kernel", "host", "prefetched" or "other". `sums` is {quantity: [(number
+    of the first block, count of blocks, sum)]}, `granules` [(number of the first block, count, mask of their 64 KiB)] of blocks of which only a part moved or faulted."""
 
     __slots__ = ()
 
@@ -29,7 +30,7 @@ class TracePiece(namedtuple("TracePiece", "kind begin end name launch gpu waitin
 
 
 # `at` is the time of the call, `until` that at which the allocation was freed (None: never) or the call returned. `callers`: the code places of
-# the call, innermost first. `device`: a GPU, or None for the host.
+# the call, innermost first. `device`: a GPU or HOST.
 Allocation = namedtuple("Allocation", "number at until address bytes device memory callers")
 Hint = namedtuple("Hint", "at until call address bytes device callers")
 # A stretch of launches that moved nothing. kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}.
@@ -50,8 +51,8 @@ class TracedProcess:
     allocations: list = field(default_factory=list)
     hints: list = field(default_factory=list)
     pieces: list = field(default_factory=list)  # sorted by begin
-    quiet: list = field(default_factory=list)  # stretches of launches that moved nothing
-    unseen: list = field(default_factory=list)  # stretches of launches during pauses; whether they moved anything is unknown
+    stretches_without_moves: list = field(default_factory=list)  # stretches of launches that moved nothing
+    unseen_stretches: list = field(default_factory=list)  # stretches of launches during pauses; whether they moved anything is unknown
     pauses: list = field(default_factory=list)
     driver_sums: dict = None  # the driver's sums over the whole run; None if unknown
     ranges: list = field(default_factory=list)
@@ -86,7 +87,7 @@ class TracedProcess:
         return dict.fromkeys(("to_gpus", "to_host", None), self._scale_by_time())
 
     def _scale_by_time(self):
-        unseen, seen = (sum(busy for quiet in stretches for _, _, busy in quiet.kernels) for stretches in (self.unseen, self.quiet))
+        unseen, seen = (sum(busy for stretch in stretches for _, _, busy in stretch.kernels) for stretches in (self.unseen_stretches, self.stretches_without_moves))
         seen += sum(piece.end - piece.begin for piece in self.pieces if piece.kind == "kernel")
         return 1 + unseen / seen if seen else 1
 
@@ -95,7 +96,7 @@ class TracedProcess:
         """The last time in the trace."""
         if self.end is not None:
             return self.end
-        return max([part.end for part in (*self.pieces, *self.quiet, *self.unseen)], default=0)
+        return max([part.end for part in (*self.pieces, *self.stretches_without_moves, *self.unseen_stretches)], default=0)
 
 
 def read_trace_file(path):
@@ -150,9 +151,9 @@ def _add_entry(entry, processes):
         reader(processes[-1], entry)
 
 
-def _gpu_or_none(value):
-    """A field's GPU; None stands for the host."""
-    return None if value == "host" else value
+def _gpu_or_host(value):
+    """A field's GPU, or HOST."""
+    return HOST if value == "host" else value
 
 
 def _add_name(process, entry):
@@ -167,7 +168,7 @@ def _add_allocation(process, entry):
     callers = tuple(process.names[number] for number in entry.get("called", []))
     process.alive[entry["address"]] = len(process.allocations)
     process.allocations.append(Allocation(len(process.allocations), entry["at_ns"], None, entry["address"], entry["bytes"],
-                                          _gpu_or_none(entry.get("device")), entry["memory"], callers))
+                                          _gpu_or_host(entry.get("device")), entry["memory"], callers))
 
 
 def _end_allocation(process, entry):
@@ -179,11 +180,11 @@ def _end_allocation(process, entry):
 def _add_hint(process, entry):
     callers = tuple(process.names[number] for number in entry.get("called", []))
     process.hints.append(Hint(entry["at_ns"], entry["until_ns"], entry["call"], entry["address"], entry["bytes"],
-                              _gpu_or_none(entry["device"]), callers))
+                              _gpu_or_host(entry["device"]), callers))
 
 
 def _block_runs(triples):
-    return [(int(first), int(blocks), int(amount)) for first, blocks, amount in triples]
+    return [(int(first), int(count), int(amount)) for first, count, amount in triples]
 
 
 def _add_piece(process, entry):
@@ -201,7 +202,7 @@ def _add_uncounted_time(process, entry):
 
 def _add_stretch(process, entry):
     kernels = [(process.names[name], count, busy) for name, count, busy in entry["kernels"]]
-    stretches = process.quiet if entry["kind"] == "quiet" else process.unseen
+    stretches = process.stretches_without_moves if entry["kind"] == "quiet" else process.unseen_stretches
     stretches.append(Stretch(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
                              {way: tuple(sums) for way, sums in entry.get("copies", {}).items()}))
 
@@ -236,14 +237,14 @@ class AllocationFinder:
 
     def __init__(self, allocations):
         self.managed = sorted((a for a in allocations if a.memory == "managed"), key=lambda a: (a.address, a.at))
-        self.by_block = {}
+        self.by_block_number = {}
         for allocation in self.managed:
             last = (allocation.address + max(allocation.bytes, 1) - 1) // BLOCK
-            for block in range(allocation.address // BLOCK, last + 1):
-                self.by_block.setdefault(block, []).append(allocation)
+            for number in range(allocation.address // BLOCK, last + 1):
+                self.by_block_number.setdefault(number, []).append(allocation)
 
     def allocation_of(self, block_number, time_ns):
-        found = self.by_block.get(block_number)
+        found = self.by_block_number.get(block_number)
         if not found:
             return None
         if len(found) == 1:
@@ -254,17 +255,17 @@ class AllocationFinder:
 
 
 def granule_masks_of(trace_piece):
-    """{block: mask of the granules that moved or faulted} of the blocks of which only a part moved or faulted."""
-    return {block: mask for first, blocks, mask in trace_piece.granules for block in range(first, first + blocks)}
+    """{block number: mask of the granules that moved or faulted} of the blocks of which only a part moved or faulted."""
+    return {number: mask for first, count, mask in trace_piece.granules for number in range(first, first + count)}
 
 
 def runs_of_neighbours(block_numbers):
-    """[(first block, number of blocks)] of the runs of neighbouring blocks in a set."""
+    """[(number of the first block, count of blocks)] of the runs of neighbouring blocks in a set."""
     runs = []
-    for block in sorted(block_numbers):
-        if runs and runs[-1][0] + runs[-1][1] == block:
+    for number in sorted(block_numbers):
+        if runs and runs[-1][0] + runs[-1][1] == number:
             runs[-1][1] += 1
         else:
-            runs.append([block, 1])
+            runs.append([number, 1])
     return [tuple(run) for run in runs]
 
