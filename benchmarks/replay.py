@@ -83,12 +83,12 @@ def compare_with_simulated(umbench_path, out_folder, max_seconds, backend):
     """Compares slowdowns of replayed networks on a backend with simulated ones. Returns whether all runs succeeded."""
     run = make_runner(max_seconds)
     for name in NETWORKS_OF_CURVES:
-        graph, alone = ROOT / f"tests/networks/exported/{name}.json", out_folder / f"{name}.simulated.jsonl"
+        graph, simulated_file = ROOT / f"tests/networks/exported/{name}.json", out_folder / f"{name}.simulated.jsonl"
         cell = ["--network", graph, "--strategy", "device", "--ratio", "0.9", "--mode", "capped", "--backend", "sim:h200"]
-        alone.unlink(missing_ok=True)
-        if not run(umbench_path, "run", *cell, "--iterations", "1", "--timeline", "--out", alone):
+        simulated_file.unlink(missing_ok=True)
+        if not run(umbench_path, "run", *cell, "--iterations", "1", "--timeline", "--out", simulated_file):
             return False
-        spans = load.read(alone)[1][0]["timeline"]["spans"]
+        spans = load.read(simulated_file)[1][0]["timeline"]["spans"]
         costs = {span["name"]: (span["end_ns"] - span["begin_ns"], 0) for span in spans}
         made = with_opaque_operators(json.loads(graph.read_text(encoding="utf-8")), costs)
         (out_folder / f"{name}.replayed.json").write_text(json.dumps(made), encoding="utf-8")

@@ -151,12 +151,13 @@ void join_blocks(const graph& g, const memory_plan& plan, lifetime_table& table)
 }
 
 std::vector<piece> pieces_of(const lifetime_table& table) {
-  std::vector<byte_count> end(table.block_count, 0);
-  for (const lifetime& l : table.lifetimes) end[l.block] = std::max(end[l.block], l.offset + l.bytes);
+  std::vector<byte_count> block_ends(table.block_count, 0);
+  for (const lifetime& l : table.lifetimes)
+    block_ends[l.block] = std::max(block_ends[l.block], l.offset + l.bytes);
   std::vector<piece> pieces;
   for (const lifetime& l : table.lifetimes) {
-    const byte_count last = l.offset + l.bytes;
-    const byte_count bytes = last == end[l.block] ? round_up(last, arena_alignment) - l.offset : l.bytes;
+    const byte_count end = l.offset + l.bytes;
+    const byte_count bytes = end == block_ends[l.block] ? round_up(end, arena_alignment) - l.offset : l.bytes;
     pieces.push_back({l.offset, bytes, l.begin, l.reused_from});
   }
   return pieces;

@@ -32,8 +32,8 @@ std::map<byte_count, last_steps>::iterator address_users::split_at(byte_count at
 
 void address_users::record(const range& r, lane where, std::int32_t step) {
   if (r.bytes == 0) return;
-  const auto first = split_at(r.offset), last = split_at(r.offset + r.bytes);
-  for (auto at = first; at != last; ++at) at->second[static_cast<std::size_t>(where)] = step;
+  const auto begin = split_at(r.offset), end = split_at(r.offset + r.bytes);
+  for (auto at = begin; at != end; ++at) at->second[static_cast<std::size_t>(where)] = step;
 }
 
 hazards::hazards(const std::vector<strip_layout>& strips) {

@@ -25,8 +25,8 @@ struct footprint_terms {
 
 struct layout {
   std::vector<byte_count> offsets;  // one per lifetime, in the device arena or the managed arena
-  byte_count device_bytes = 0, managed_bytes = 0;
-  std::vector<byte_count> live_device_bytes;  // bytes in use in the device arena, one per action
+  byte_count device_bytes = 0, managed_bytes = 0;  // sizes of these arenas
+  std::vector<byte_count> live_device_bytes;       // bytes in use in the device arena, one per action
   footprint_terms terms;
 };
 

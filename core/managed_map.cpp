@@ -10,13 +10,13 @@ namespace {
 std::vector<range> subtract_range(const std::vector<range>& from, byte_count begin, byte_count end) {
   std::vector<range> left;
   for (const range& r : from) {
-    const byte_count last = r.offset + r.bytes;
-    if (end <= r.offset || begin >= last) {
+    const byte_count range_end = r.offset + r.bytes;
+    if (end <= r.offset || begin >= range_end) {
       left.push_back(r);
       continue;
     }
     if (begin > r.offset) left.push_back({r.offset, begin - r.offset});
-    if (end < last) left.push_back({end, last - end});
+    if (end < range_end) left.push_back({end, range_end - end});
   }
   return left;
 }

@@ -27,11 +27,11 @@ void add_borders(cell_grid& to, const region& r) {
   add_borders(to.row, r.row);
 }
 
-// Indices [first, last) of the parts between borders that an interval overlaps.
+// Indices [begin, end) of the parts between borders that an interval overlaps.
 std::pair<std::uint32_t, std::uint32_t> indices_between(const borders& b, const interval& i) {
-  const auto first = std::ranges::upper_bound(b, i.begin) - b.begin() - 1;
-  const auto last = std::ranges::lower_bound(b, i.end) - b.begin();
-  return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last)};
+  const auto begin = std::ranges::upper_bound(b, i.begin) - b.begin() - 1;
+  const auto end = std::ranges::lower_bound(b, i.end) - b.begin();
+  return {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
 }
 
 std::uint32_t part_count(const borders& b) {

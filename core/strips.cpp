@@ -158,9 +158,9 @@ interval& range_along(region& r, axis along) {
 
 std::pair<std::uint32_t, std::uint32_t> strip_layout::segments_in(const region& r) const {
   const interval& i = range_along(r, outer);
-  const auto first = std::ranges::upper_bound(segment_borders, i.begin) - segment_borders.begin() - 1;
-  const auto last = std::ranges::lower_bound(segment_borders, i.end) - segment_borders.begin();
-  return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last)};
+  const auto begin = std::ranges::upper_bound(segment_borders, i.begin) - segment_borders.begin() - 1;
+  const auto end = std::ranges::lower_bound(segment_borders, i.end) - segment_borders.begin();
+  return {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
 }
 
 region strip_layout::segment_region(std::uint32_t strip, std::uint32_t segment) const {

@@ -29,7 +29,7 @@ std::vector<std::vector<bool>> simulate_first_iteration_faults(const problem& p)
     for (const operand& x : s.operands) {
       if (x.location.where != space::managed) continue;
       const range r{x.location.offset, bytes_of(g.tensors[x.accessed.tensor])};
-      if (!memory.hits(r, x.accessed.mode)) faulted[o][x.accessed.tensor] = true;
+      if (!memory.would_hit(r, x.accessed.mode)) faulted[o][x.accessed.tensor] = true;
     }
   });
   return faulted;

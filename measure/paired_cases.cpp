@@ -58,7 +58,7 @@ void write(const bench& on, managed_range what) {
   touch_all(on.site(), what.data, what.bytes, access::write);
   check(cudaStreamSynchronize(on.stream()));
 }
-leased_memory data_visited_by_gpu(bench& on, byte_count bytes) {
+leased_memory data_back_from_gpu(bench& on, byte_count bytes) {
   leased_memory made = on.managed_memory(bytes);
   fill_by_host(made.range());
   bring_to_device(on, made.range());
@@ -73,7 +73,7 @@ benchmark_case round_trip(byte_count bytes) {
   m.name = "calibration/round_trip/size:" + bytes_text(bytes);
   m.reset_text = "nothing to put back: ends where it began, on the CPU and mapped there";
   m.prepare = [bytes](bench& on) -> trial {
-    const auto memory = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
+    const auto memory = std::make_shared<leased_memory>(data_back_from_gpu(on, bytes));
     return {{}, [&on, memory] {
               repetition r;
               const auto step = [&](const char* name, copy_direction direction) {
@@ -93,7 +93,7 @@ benchmark_case discard_and_prefetch_back(byte_count bytes) {
   m.name = "calibration/discard_and_back/size:" + bytes_text(bytes);
   m.reset_text = "on the GPU and written there";
   m.prepare = [bytes](bench& on) -> trial {
-    const auto memory = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
+    const auto memory = std::make_shared<leased_memory>(data_back_from_gpu(on, bytes));
     return {[&on, memory] {
               bring_to_device(on, memory->range());
               write(on, memory->range());
@@ -116,7 +116,7 @@ benchmark_case small_prefetches(int calls) {
   m.reset_text = "nothing to put back: ends where it began, on the CPU and mapped there";
   m.prepare = [calls](bench& on) -> trial {
     const auto count = static_cast<byte_count>(calls);
-    const auto memory = std::make_shared<leased_memory>(data_visited_by_gpu(on, count * managed_block));
+    const auto memory = std::make_shared<leased_memory>(data_back_from_gpu(on, count * managed_block));
     return {{}, [&on, memory, count] {
               std::vector<double> in, out;
               for (byte_count i = 0; i < count; ++i) {
@@ -269,8 +269,8 @@ benchmark_case prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out)
   m.name = "calibration/out_beside_in/in:" + bytes_text(bytes_in) + "/out:" + bytes_text(bytes_out);
   m.reset_text = "one part prefetched to the CPU, the other to the GPU";
   m.prepare = [bytes_in, bytes_out](bench& on) -> trial {
-    const auto in = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes_in));
-    const auto out = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes_out));
+    const auto in = std::make_shared<leased_memory>(data_back_from_gpu(on, bytes_in));
+    const auto out = std::make_shared<leased_memory>(data_back_from_gpu(on, bytes_out));
     return {[&on, in, out] {
               bring_to_device(on, out->range());
               bring_to_host(on, in->range());
@@ -292,8 +292,8 @@ benchmark_case prefetch_out_beside_faults(byte_count bytes) {
   m.name = "calibration/out_beside_faults/size:" + bytes_text(bytes);
   m.reset_text = "one part prefetched to the GPU, the other to the CPU";
   m.prepare = [bytes](bench& on) -> trial {
-    const auto out = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
-    const auto faulted = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
+    const auto out = std::make_shared<leased_memory>(data_back_from_gpu(on, bytes));
+    const auto faulted = std::make_shared<leased_memory>(data_back_from_gpu(on, bytes));
     const auto reset = [&on, out, faulted] {
       bring_to_device(on, out->range());
       bring_to_host(on, faulted->range());

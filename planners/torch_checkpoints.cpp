@@ -77,9 +77,9 @@ std::vector<std::size_t> graph_cuts::cuts_into_parts(std::size_t parts) const {
     return std::ranges::lower_bound(written_bytes_, bytes) - written_bytes_.begin();
   };
   for (std::size_t part = 1; part < parts; ++part) {
-    const auto middle = position(2 * part), last = position(2 * part + 1);
+    const auto middle = position(2 * part), end = position(2 * part + 1);
     auto best = middle;
-    for (auto p = position(2 * part - 1); p < last; ++p) {
+    for (auto p = position(2 * part - 1); p < end; ++p) {
       const auto bytes = crossing_bytes_[static_cast<std::size_t>(p)],
                  least = crossing_bytes_[static_cast<std::size_t>(best)];
       if (bytes < least || (bytes == least && std::abs(p - middle) < std::abs(best - middle))) best = p;

@@ -23,20 +23,20 @@ std::int64_t torch_copies::kernel_delay_of(torch_id tensor) const {
 void torch_copies::begin_forward() {
   unfinished_.clear();
   offloads_.clear();
-  free_at_ = padded_free_at_ = 0;
+  link_free_at_ = padded_link_free_at_ = 0;
 }
 
 void torch_copies::begin_copy_out(torch_id tensor, std::int64_t now) {
-  free_at_ = std::max(free_at_, now) + copy_ns_of(tensor);
-  padded_free_at_ = std::max(padded_free_at_, now) + padded_copy_ns_of(tensor);
-  unfinished_.push_back({tensor, free_at_, padded_free_at_});
+  link_free_at_ = std::max(link_free_at_, now) + copy_ns_of(tensor);
+  padded_link_free_at_ = std::max(padded_link_free_at_, now) + padded_copy_ns_of(tensor);
+  unfinished_.push_back({tensor, link_free_at_, padded_link_free_at_});
 }
 
 void torch_copies::begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
                                   std::int64_t now) {
   incoming_.clear();
   if (offloads_.empty()) return;
-  free_at_ = backward_begins_ = now;
+  link_free_at_ = backward_begins_ = now;
   for (const torch_offload& each : offloads_) first_read_[each.tensor] = SIZE_MAX;
   for (std::size_t t = kernels.count(); t-- > 0;) {
     for (const torch_id b : kernels.kernel(t).reads) first_read_[b] = t;
@@ -75,9 +75,10 @@ void torch_copies::schedule_at(const torch_kernels& kernels, incoming_copy& each
   offloads_[each.offload_index].copied_back_before = kernels.kernel(t).members[0];
 }
 
-bool torch_copies::delay_copies_in(const torch_kernels& kernels, const std::vector<std::int64_t>& free) {
-  free_at_ = backward_begins_;
-  std::vector<std::int64_t> left = free;
+bool torch_copies::delay_copies_in(const torch_kernels& kernels,
+                                   const std::vector<std::int64_t>& free_bytes) {
+  link_free_at_ = backward_begins_;
+  std::vector<std::int64_t> left = free_bytes;
   const auto give = [&](const incoming_copy& each, std::int64_t bytes) {
     for (std::size_t t = each.start_kernel; t < each.first_read; ++t) left[t] += bytes;
   };
@@ -102,8 +103,8 @@ std::vector<torch_id> torch_copies::begin_copies_in(std::size_t t, std::int64_t 
   for (incoming_copy& each : incoming_) {
     if (each.start_kernel != t) continue;
     const torch_id tensor = offloads_[each.offload_index].tensor;
-    free_at_ = std::max(free_at_, now) + copy_ns_of(tensor);
-    each.end_ns = free_at_;
+    link_free_at_ = std::max(link_free_at_, now) + copy_ns_of(tensor);
+    each.end_ns = link_free_at_;
     begun.push_back(tensor);
   }
   return begun;

@@ -35,9 +35,9 @@ class torch_copies {
   // begins as late as possible to end before the first kernel that reads it.
   void begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
                       std::int64_t now);
-  // Delays copies back that have no room until they are read. free[t]: free bytes while kernel t runs.
+  // Delays copies back that have no room until they are read. free_bytes[t]: those while kernel t runs.
   // Returns whether any copy was delayed.
-  bool delay_copies_in(const torch_kernels& kernels, const std::vector<std::int64_t>& free);
+  bool delay_copies_in(const torch_kernels& kernels, const std::vector<std::int64_t>& free_bytes);
   // Tensors whose copies back begin right before kernel t.
   std::vector<torch_id> begin_copies_in(std::size_t t, std::int64_t now);
   // Time at which all tensors that kernel t reads are on the device.
@@ -66,7 +66,7 @@ class torch_copies {
   std::vector<torch_offload> offloads_;
   double safety_factor_ = 1;
   // When the link can begin the next copy; padded: if all copies take safety_factor_ times as long.
-  std::int64_t free_at_ = 0, padded_free_at_ = 0, backward_begins_ = 0;
+  std::int64_t link_free_at_ = 0, padded_link_free_at_ = 0, backward_begins_ = 0;
 };
 
 }  // namespace um

@@ -85,7 +85,7 @@ class torch_search {
                                      const std::vector<point>& partwise);
   double bytes_freed_per_ns(const torch_move& m) const;
   void lower_peak(std::size_t first_move, std::size_t end_move);
-  void reduce_time(std::int64_t end);
+  void reduce_time(std::int64_t max_work);
   void set_budget(std::int64_t budget);
   void update_best() {
     if (current_ < best_) best_ = current_;
@@ -211,9 +211,9 @@ void torch_search::set_budget(std::int64_t budget) {
 }
 
 // Applies each move that is better, in the order of the list, again and again until none is. Stops once
-// `end` of work is spent, and goes on from there when it is called again.
-void torch_search::reduce_time(std::int64_t end) {
-  for (; !is_reduced_ && model_.work() < end; ++next_move_) {
+// `max_work` is spent, and goes on from there when it is called again.
+void torch_search::reduce_time(std::int64_t max_work) {
+  for (; !is_reduced_ && model_.work() < max_work; ++next_move_) {
     if (next_move_ == moves_.moves.size()) {
       is_reduced_ = !has_applied_move_;
       has_applied_move_ = false;

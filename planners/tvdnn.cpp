@@ -75,10 +75,10 @@ class section_planner {
   }
 
   // Where memory is short, swaps the section with the furthest next use (Belady 1966; among equals one with a
-  // host copy) or the longest gap. It returns as early as there is room, in the order of use. Tries several
-  // amounts of memory reserved for running copies and returns the fastest decisions. Once some decisions fit,
-  // skips those that cannot beat problem::time_to_beat. Before that it does not, since plan_within() needs
-  // the packed size to choose the next room, unless the plan is much too slow.
+  // host copy) or the longest gap. It returns as early as there is room, in the order of use. Tries
+  // several amounts of memory reserved for running copies and returns the fastest decisions. Once some
+  // decisions fit, skips those that cannot beat problem::time_to_beat. Before that it does not, since
+  // plan_within() needs the packed size to choose the next room, unless the plan is much too slow.
   std::vector<decision> swap_by_next_use(byte_count room, const std::string& name) {
     if (min_memory_ > room) throw infeasible(budget_too_small_text(p_, name, min_memory_));
     std::vector<decision> best;
@@ -86,10 +86,10 @@ class section_planner {
     byte_count peak = std::numeric_limits<byte_count>::max();
     constexpr byte_count max_sixteenths_spared = 8;
     for (byte_count i = 0; i < 4 * max_sixteenths_spared; ++i) {
-      const bool longest = i % 2 == 1, may_delay_first_fetch = i >= 2 * max_sixteenths_spared;
+      const bool longest_first = i % 2 == 1, may_delay_first_fetch = i >= 2 * max_sixteenths_spared;
       if (may_delay_first_fetch && !best.empty()) break;
-      std::vector<decision> decisions =
-          choose_swaps(room - room * (i / 2 % max_sixteenths_spared) / 16, longest, may_delay_first_fetch);
+      std::vector<decision> decisions = choose_swaps(room - room * (i / 2 % max_sixteenths_spared) / 16,
+                                                     longest_first, may_delay_first_fetch);
       if (!best.empty() && time_lower_bound(p_, plan(decisions)) >= p_.time_to_beat) continue;
       const fit_result found = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
       peak = std::min(peak, found.peak);
@@ -136,7 +136,7 @@ class section_planner {
     add_note("integer program: within " + percent + " % of its bound (" + size + ")");
   }
 
-  std::vector<decision> choose_swaps(byte_count room, bool longest, bool may_delay_first_fetch) const {
+  std::vector<decision> choose_swaps(byte_count room, bool longest_first, bool may_delay_first_fetch) const {
     std::vector<decision> decisions(gaps_.size());
     std::vector<std::uint32_t> by_start(gaps_.size());
     for (std::uint32_t x = 0; x < gaps_.size(); ++x) by_start[x] = x;
@@ -151,7 +151,7 @@ class section_planner {
       for (; next < by_start.size() && gaps_[by_start[next]].last_use < at; ++next) {
         const gap& e = gaps_[by_start[next]];
         if (can_move && can_leave(by_start[next], may_delay_first_fetch))
-          open.push({e.next_use - (longest ? e.last_use : 0), e.has_host_copy, next});
+          open.push({e.next_use - (longest_first ? e.last_use : 0), e.has_host_copy, next});
       }
       const auto here = static_cast<std::size_t>(at);
       away -= coming_back[here];

@@ -115,10 +115,10 @@ managed_traffic prefetch_to_host(block_table& blocks, const driver_times& times,
 
 managed_traffic discard(block_table& blocks, const driver_times& times, range r) {
   driver_operation call(blocks, times, times.costs().service_ns);
-  const byte_count first = round_up(r.offset, granule_bytes);
-  const byte_count last = round_down(r.offset + r.bytes, granule_bytes);
-  if (last <= first) return call.traffic;
-  const block_cover c = cover_of({first, last - first});
+  const byte_count begin = round_up(r.offset, granule_bytes);
+  const byte_count end = round_down(r.offset + r.bytes, granule_bytes);
+  if (end <= begin) return call.traffic;
+  const block_cover c = cover_of({begin, end - begin});
   for (std::uint32_t id = c.first; id <= c.last; ++id) {
     block_entry& b = blocks[id];
     const granule_set dead = c.granules_of(id);

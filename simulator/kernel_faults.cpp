@@ -83,7 +83,7 @@ void add_page_fault_time(driver_operation& driver, granule_set granules) {
 }  // namespace
 
 access_counters::access_counters(std::uint64_t blocks, std::uint64_t threshold) : threshold_(threshold) {
-  if (counts()) access_counts_.resize(blocks * granules_per_block);
+  if (is_on()) access_counts_.resize(blocks * granules_per_block);
 }
 
 bool access_counters::count_reaches_threshold(std::uint32_t block, unsigned granule, byte_count bytes) {
@@ -97,7 +97,7 @@ bool access_counters::count_reaches_threshold(std::uint32_t block, unsigned gran
 }
 
 kernel_faults::kernel_faults(block_table& blocks, access_counters& counters, const driver_times& times,
-                             range r, access_mode mode, touch_pattern how, bool busy)
+                             range r, access_mode mode, touch_pattern how, bool driver_is_busy)
     : blocks_(blocks),
       counters_(counters),
       driver_(blocks, times, times.costs().service_ns),
@@ -106,7 +106,7 @@ kernel_faults::kernel_faults(block_table& blocks, access_counters& counters, con
       mode_(mode),
       writes_(mode != access_mode::read),
       pattern_(how),
-      driver_is_busy_(busy),
+      driver_is_busy_(driver_is_busy),
       batch_limit_(granules_per_batch(how, times.costs())) {
   if (!how.dependent) driver_.expect_scattered_faults();
 }
@@ -327,7 +327,7 @@ void kernel_faults::access_remote(std::uint32_t id, granule_set touched) {
 }
 
 granule_set kernel_faults::granules_to_migrate(std::uint32_t id, granule_set touched) {
-  if (!counters_.counts() || is_advised(blocks_[id], advice::preferred_host)) return 0;
+  if (!counters_.is_on() || is_advised(blocks_[id], advice::preferred_host)) return 0;
   granule_set often = 0;
   for (unsigned g = 0; g < granules_per_block; ++g) {
     const granule_set one = granule_set{1} << g;

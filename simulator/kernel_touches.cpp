@@ -139,7 +139,7 @@ class kernel_simulation {
   bool all_resident() const {
     return std::ranges::all_of(operands_, [&](const touched_operand& t) {
       return t.at.where == space::managed &&
-             std::ranges::all_of(t.runs, [&](const range& r) { return memory_.hits(r, t.mode); });
+             std::ranges::all_of(t.runs, [&](const range& r) { return memory_.would_hit(r, t.mode); });
     });
   }
 
@@ -178,10 +178,11 @@ class kernel_simulation {
 
   void touch(touched_operand& t, const std::vector<range>& runs) {
     for (const range& r : runs) {
-      const managed_traffic done =
-          t.at.where == space::pinned ? access_over_link(r, t.mode) : memory_.touch(r, t.mode, {}, busy_);
+      const managed_traffic done = t.at.where == space::pinned
+                                       ? access_over_link(r, t.mode)
+                                       : memory_.touch(r, t.mode, {}, driver_is_busy_);
       if (done.remote_bytes > 0) t.over_the_link = true;
-      busy_ = busy_ || done.batches > 0;
+      driver_is_busy_ = driver_is_busy_ || done.batches > 0;
       traffic_ += done;
     }
   }
@@ -204,7 +205,7 @@ class kernel_simulation {
   unsigned passes_ = 0;
   bool hits_first_ = false;  // whether hits do not wait for misses
   std::uint64_t waves_ = 1;
-  bool busy_ = false;  // whether the driver has already serviced a fault of this kernel
+  bool driver_is_busy_ = false;  // whether the driver has already serviced a fault of this kernel
   managed_traffic traffic_;
 };
 

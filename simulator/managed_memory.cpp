@@ -35,13 +35,13 @@ void managed_memory::place_on_host(range r, bool seen) {
   }
 }
 
-managed_traffic managed_memory::touch(range r, access_mode mode, touch_pattern how, bool busy) {
+managed_traffic managed_memory::touch(range r, access_mode mode, touch_pattern how, bool driver_is_busy) {
   blocks_.require_inside(r);
   if (r.bytes == 0) return {};
-  return kernel_faults(blocks_, counters_, times_, r, mode, how, busy).run();
+  return kernel_faults(blocks_, counters_, times_, r, mode, how, driver_is_busy).run();
 }
 
-bool managed_memory::hits(range r, access_mode mode) const {
+bool managed_memory::would_hit(range r, access_mode mode) const {
   blocks_.require_inside(r);
   if (r.bytes == 0) return true;
   const block_cover c = cover_of(r);

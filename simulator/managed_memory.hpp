@@ -73,7 +73,7 @@ class access_counters {
   access_counters(std::uint64_t blocks, std::uint64_t threshold);
   // Counts `bytes` of access to a granule. If its counter was full before, resets it and returns true.
   bool count_reaches_threshold(std::uint32_t block, unsigned granule, byte_count bytes);
-  bool counts() const { return threshold_ > 0; }
+  bool is_on() const { return threshold_ > 0; }
 
  private:
   std::uint64_t threshold_;
@@ -83,9 +83,9 @@ class access_counters {
 // One touch of one range by a kernel.
 class kernel_faults {
  public:
-  // Keeps references. `busy`: the driver is not idle when the first fault arrives.
+  // Keeps references. `driver_is_busy`: the driver is not idle when the first fault arrives.
   kernel_faults(block_table& blocks, access_counters& counters, const driver_times& times, range r,
-                access_mode mode, touch_pattern how, bool busy);
+                access_mode mode, touch_pattern how, bool driver_is_busy);
   managed_traffic run();
 
  private:
@@ -149,11 +149,11 @@ class managed_memory {
   // initialisation by the CPU, or, if `seen`, mapped by no processor, as after an eviction.
   void place_on_host(range r, bool seen = false);
 
-  // Touches every byte of the range once by a kernel, by address. `busy`: the driver is not idle, as for all
-  // but the first of several touches of one kernel.
-  managed_traffic touch(range r, access_mode mode, touch_pattern how = {}, bool busy = false);
+  // Touches every byte of the range once by a kernel, by address. `driver_is_busy`: the driver is not idle,
+  // as for all but the first of several touches of one kernel.
+  managed_traffic touch(range r, access_mode mode, touch_pattern how = {}, bool driver_is_busy = false);
   // Whether a touch would cause no fault and no access over the link.
-  bool hits(range r, access_mode mode) const;
+  bool would_hit(range r, access_mode mode) const;
   // The parts of the ranges on which a touch would fault or that it would reach over the link: whole granules
   // except at the ends of ranges, by address.
   std::vector<range> missing_ranges(const std::vector<range>& runs, access_mode mode) const;

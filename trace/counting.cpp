@@ -141,7 +141,7 @@ void stop_counting() {
     running->events.flush();
     running->events.pause();
     post_events();
-    if (const std::uint64_t lost = running->events.take_lost(); lost > 0)
+    if (const std::uint64_t lost = running->events.take_lost_count(); lost > 0)
       running->writer.post([lost] { running->record.add_lost_records(lost); });
   } else {
     static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
@@ -157,11 +157,11 @@ void stop_counting_faults_if_lossy(const driver_sums& by_then) {
   if (!running->driver.counts() || !running->trace_wants_faults || running->follower_wants_faults ||
       !running->by_cupti)
     return;
-  const std::uint64_t lost = lost_percent(by_then - running->driver_sums_at_begin,
-                                          sums_of_records() - running->sums_of_records_at_begin);
-  if (lost < too_many) return;
+  const std::uint64_t percent_lost = lost_percent(by_then - running->driver_sums_at_begin,
+                                                  sums_of_records() - running->sums_of_records_at_begin);
+  if (percent_lost < too_many) return;
   running->trace_wants_faults = false;
-  note_missing("faults but for the first part: with them CUPTI lost " + std::to_string(lost) +
+  note_missing("faults but for the first part: with them CUPTI lost " + std::to_string(percent_lost) +
                " % of the bytes");
   if (!running->counts) return;
   stop_counting();

@@ -230,7 +230,7 @@ void driver_events::pause() {
   active_ = false;
 }
 
-std::uint64_t driver_events::take_lost() {
+std::uint64_t driver_events::take_lost_count() {
   const std::uint64_t all = ring_ ? ring_->lost() : 0;
   return all - std::exchange(lost_before_, all);
 }

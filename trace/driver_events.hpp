@@ -118,13 +118,13 @@ class driver_events {
   // CLOCK_MONOTONIC_RAW; with 0 the times are of that clock.
   void read(nanoseconds clock_offset, const take_record& to);
   // Returns the number of events since the last call for which the queue was full.
-  std::uint64_t take_lost();
+  std::uint64_t take_lost_count();
 
  private:
   std::atomic<bool> active_ = false;
   tracker tracker_;
   std::uint32_t device_ = 0;
-  std::uint64_t lost_before_ = 0;  // events lost before the last take_lost()
+  std::uint64_t lost_before_ = 0;  // events lost before the last take_lost_count()
   std::unique_ptr<event_ring> ring_;
   event_translator translate_;
 };

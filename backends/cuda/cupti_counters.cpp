@@ -138,7 +138,7 @@ unified_memory_counts unified_memory_counter::collect_until_quiet() {
     record_source_of_trace()(events_.active() ? &ignore_record : &count_record, counts_faults_);
   unified_memory_counts counts = take_counts();
   counts.counts_faults = counts_faults_;
-  counts.dropped_records += events_.take_lost();
+  counts.dropped_records += events_.take_lost_count();
   const tracing::driver_sums now = driver_.read(), moved = now - sums_at_last_collect_;
   sums_at_last_collect_ = now;
   const byte_count told = counts.to_device.total + counts.to_host.total, all = moved.to_gpus + moved.to_host;

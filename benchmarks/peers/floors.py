@@ -9,7 +9,7 @@ import re
 
 import architectures as nets
 
-TOP = 5
+MAX_GAPS = 5
 KINDS = {nets.Conv: "convolution", nets.Norm: "normalisation", nets.Linear: "linear"}
 
 
@@ -32,7 +32,7 @@ def floor_of_step(engine_entries, measured_rates, precision):
     }
 
 
-def largest_gaps(engine_entries, measured_rates, precision, max_count=TOP):
+def largest_gaps(engine_entries, measured_rates, precision, max_count=MAX_GAPS):
     """[{op, engine, time_ms, floor_ms}] of the `max_count` operators furthest above their floors, largest gap first."""
     rows = [{"op": e["op"], "engine": e["engine"], "time_ms": e["time_ns"] / 1e6,
              "floor_ms": floor_ns(e, measured_rates, precision) / 1e6} for e in engine_entries]

@@ -72,11 +72,11 @@ const record& find_managed_record(std::span<const record> named) {
   return *at;
 }
 
-std::string strategy_rows(std::span<const record> named, const record& managed, bool single) {
+std::string strategy_rows(std::span<const record> named, const record& managed, bool of_single_rules) {
   std::string text;
   for (const record& r : named) {
     const std::vector<hint_rule>& rules = r.rules.value().rules;
-    if (rules.empty() || (rules.size() == 1) != single) continue;
+    if (rules.empty() || (rules.size() == 1) != of_single_rules) continue;
     text += row(r.strategy, r, verdict_text(r, managed, rules));
   }
   return text;

@@ -158,7 +158,7 @@ int advise_command(const advise_options& options) {
 
   progress lines("trying strategies");
   const auto tell = [&] { lines.tick(); };
-  const auto in_core = records_of(std::vector{without_memory_limit(setting)}, jobs, signals, tell);
+  const auto in_core = run_and_collect(std::vector{without_memory_limit(setting)}, jobs, signals, tell);
   if (!in_core) return stopped();
   const record& resident = in_core->front();
   const bool no_managed = !managed.can_oversubscribe && exceeds_device(setting, resident);
@@ -174,7 +174,8 @@ int advise_command(const advise_options& options) {
       of.push_back(i);
     }
   }
-  const auto records = records_of(cells, jobs, signals, tell, make_progress_callback(lines, cells.size()));
+  const auto records =
+      run_and_collect(cells, jobs, signals, tell, make_progress_callback(lines, cells.size()));
   if (!records) return stopped();
   for (std::size_t i = 0; i < of.size(); ++i) tried[of[i]].result = (*records)[i];
 

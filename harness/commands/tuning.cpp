@@ -252,7 +252,7 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& requeste
   std::vector<cell> cells;
   std::set<std::string> asked;
   for (const cell& c : requested) {
-    if (!earlier_records_.contains(c.key) && asked.insert(c.key).second) cells.push_back(c);
+    if (!records_by_key_.contains(c.key) && asked.insert(c.key).second) cells.push_back(c);
   }
   if (!cells.empty()) {
     print_text("{}\n", why);
@@ -261,10 +261,10 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& requeste
     if (done.stop_signal) return std::nullopt;
     if (done.hung_cell)
       throw append_error(fmt::format("{} hangs in the kernel; reboot the machine", *done.hung_cell));
-    for (record& r : done.records) earlier_records_.insert_or_assign(r.key, std::move(r));
+    for (record& r : done.records) records_by_key_.insert_or_assign(r.key, std::move(r));
   }
   std::vector<record> all;
-  for (const cell& c : requested) all.push_back(earlier_records_.at(c.key));
+  for (const cell& c : requested) all.push_back(records_by_key_.at(c.key));
   return all;
 }
 
@@ -274,11 +274,11 @@ bool trials::print_failures() const {
     const bool never_ran = r.second.result == outcome::wrong_result && r.second.samples.empty();
     return !is_result(r.second.result) && r.second.result != outcome::unsupported && !never_ran;
   };
-  const auto all = std::ranges::count_if(earlier_records_, failed);
+  const auto all = std::ranges::count_if(records_by_key_, failed);
   if (all == 0) return false;
-  const auto& first = *std::ranges::find_if(earlier_records_, failed);
+  const auto& first = *std::ranges::find_if(records_by_key_, failed);
   print_text("umbench: {} of {} trials failed, such as {}: {}; their records in {} say why\n", all,
-             earlier_records_.size(), first.first, outcome_text(first.second), file_.path().string());
+             records_by_key_.size(), first.first, outcome_text(first.second), file_.path().string());
   return true;
 }
 

@@ -62,7 +62,7 @@ class trials {
   environment here_;
   signal_watch& signals_;
   std::size_t jobs_;
-  std::map<std::string, record> earlier_records_;
+  std::map<std::string, record> records_by_key_;
 };
 
 }  // namespace um

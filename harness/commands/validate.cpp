@@ -121,7 +121,7 @@ void print_source(const std::string& source, std::vector<comparison> all) {
 
 void print_figures(const std::string& file, const std::vector<machine>& machines) {
   fmt::print("{}\n\n", file);
-  std::vector<comparison> checks, inputs;
+  std::vector<comparison> checks, calibration_inputs;
   std::vector<std::string> sources;
   std::map<std::string, std::vector<comparison>> by_source;
   std::set<std::string> used;
@@ -129,7 +129,7 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
     const comparison c = compare_figure(f, machines);
     if (!by_source.contains(c.source)) sources.push_back(c.source);
     by_source[c.source].push_back(c);
-    (c.is_calibration_input ? inputs : checks).push_back(c);
+    (c.is_calibration_input ? calibration_inputs : checks).push_back(c);
     used.insert(f.machine);
   }
   for (const std::string& source : sources) print_source(source, by_source.at(source));
@@ -137,7 +137,7 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
     fmt::print("machine file {}: {}\n", name, provenance(find_machine(machines, name)));
   }
   fmt::print("\n");
-  print_summary("what the machine file was worked out from", inputs);
+  print_summary("what the machine file was worked out from", calibration_inputs);
   print_summary("what it was not", checks);
   print_figure_bands(checks);
   const auto near =

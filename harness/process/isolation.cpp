@@ -193,9 +193,10 @@ bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& sign
   return true;
 }
 
-std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
-                                              signal_watch& signals, const std::function<void()>& meanwhile,
-                                              const std::function<void(const record&)>& ended) {
+std::optional<std::vector<record>> run_and_collect(std::span<const cell> cells, std::size_t jobs,
+                                                   signal_watch& signals,
+                                                   const std::function<void()>& meanwhile,
+                                                   const std::function<void(const record&)>& ended) {
   std::vector<record> all(cells.size());
   const auto keep = [&](std::size_t index, record r, const child_report&) {
     all[index] = std::move(r);

@@ -30,9 +30,10 @@ using cell_end_callback = std::function<void(std::size_t index, record r, const 
 bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals,
                const cell_end_callback& ended, const std::function<void()>& meanwhile = {});
 // Runs cells and returns their records in order; nothing if a stop signal came. Calls `ended` with each.
-std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
-                                              signal_watch& signals, const std::function<void()>& meanwhile,
-                                              const std::function<void(const record&)>& ended = {});
+std::optional<std::vector<record>> run_and_collect(std::span<const cell> cells, std::size_t jobs,
+                                                   signal_watch& signals,
+                                                   const std::function<void()>& meanwhile,
+                                                   const std::function<void(const record&)>& ended = {});
 
 // Collects the facts of GPU `device` in a child. Throws input_error if there is no such GPU or no CUDA
 // backend.

@@ -95,12 +95,12 @@ std::string counts_text(const Names& names, const Things& things, NameOf name_of
   return text;
 }
 
-std::string homes_text(const memory_plan& plan) {
+std::string residence_counts_text(const memory_plan& plan) {
   const auto name_of = [](residence home) { return to_text(home); };
   return counts_text(all_values<residence>() | std::views::transform(name_of), plan.residences, name_of);
 }
 
-std::string actions_text(const memory_plan& plan) {
+std::string action_counts_text(const memory_plan& plan) {
   return counts_text(verbs, plan.actions, [](const action& a) { return verb_of(a); });
 }
 
@@ -255,8 +255,8 @@ std::string summary(const planned_cell& p) {
                                  p.file.network.spec.name, p.file.network.spec.batch,
                                  to_text(p.file.network.spec.fusion_mode), storage_text(p.file.network.spec),
                                  to_text(p.file.mode), to_text(p.file.budget));
-  text += row("tensors", homes_text(plan));
-  text += row("actions", actions_text(plan));
+  text += row("tensors", residence_counts_text(plan));
+  text += row("actions", action_counts_text(plan));
   memory_figures m;
   m.budget = p.file.budget;
   m.device_arena = p.steps.device_arena_bytes;

@@ -1,4 +1,4 @@
-// Compares simulated figures with median of the measured later iterations and published ones.
+// Compares simulated figures with medians of measured later iterations, and with published figures.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace um {
 
-// A median of the measured later iterations or published figure, and the simulation that is compared with it:
-// a pattern, or the steady iteration of a cell, alone or relative to another strategy.
+// A figure that is measured (the median of later iterations) or published, and the simulation that is
+// compared with it: a pattern, or the steady iteration of a cell, alone or relative to another strategy.
 struct known_figure {
   std::string name, source;
   double min_value = 0, max_value = 0;

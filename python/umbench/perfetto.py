@@ -50,9 +50,9 @@ def _category(span):
 def _shown_amounts(record):
     """The counters and decisions of a record."""
     memory = record.get("memory") or {}
-    facts = {name: memory.get(name) for name in ("budget_bytes", "footprint_bytes", "peak_device_bytes")}
-    facts |= load.last_counters(record)
-    return {name: value for name, value in facts.items() if value is not None}
+    amounts = {name: memory.get(name) for name in ("budget_bytes", "footprint_bytes", "peak_device_bytes")}
+    amounts |= load.last_counters(record)
+    return {name: value for name, value in amounts.items() if value is not None}
 
 
 def _memory_counter_events(process_number, record, end_ns):

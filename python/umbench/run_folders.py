@@ -5,7 +5,7 @@ from pathlib import Path
 
 from umbench import judge, load
 
-Side = namedtuple("Side", "name environments runs names")  # runs is a list of {key: record}; names are those of their files
+Side = namedtuple("Side", "name environments runs file_names")  # runs is a list of {key: record}
 
 
 def read_side(path, print_warning):
@@ -38,8 +38,8 @@ def paired_runs(base, head):
     there are no pairs."""
     if len(base.runs) == len(head.runs) == 1:
         return [(base.runs[0], head.runs[0])]
-    heads = dict(zip(head.names, head.runs))
-    return [(run, heads[name]) for name, run in zip(base.names, base.runs) if name in heads] or None
+    heads = dict(zip(head.file_names, head.runs))
+    return [(run, heads[name]) for name, run in zip(base.file_names, base.runs) if name in heads] or None
 
 
 def samples_to_judge(record):
@@ -50,8 +50,8 @@ def samples_to_judge(record):
 def cell_to_judge(base, head, run_pairs, key):
     """The judge.Cell of a key, paired by the rounds in which it succeeded on both sides, if there are any."""
     samples = lambda run: samples_to_judge(run[key]) if key in run else []  # noqa: E731
-    sides = [(samples(base_run), samples(head_run)) for base_run, head_run in run_pairs or ()]
-    both = [(*pair, number) for number, pair in enumerate(sides) if all(pair)]
+    sample_pairs = [(samples(base_run), samples(head_run)) for base_run, head_run in run_pairs or ()]
+    both = [(*pair, number) for number, pair in enumerate(sample_pairs) if all(pair)]
     if both:
         base, head, rounds = map(list, zip(*both))
         return judge.Cell(base, head, True, rounds)

@@ -161,8 +161,8 @@ TEST(driver_rules, writing_read_mostly_data_pays_for_every_page_on_every_pass) {
   m.touch(blocks(0, 2), writes);
   for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(m.touch(blocks(0, 2), writes).time, 2 * 512 * 1000);
   EXPECT_EQ(m.touch({0, page_bytes + 1}, writes).time, 2 * 1000) << "of the pages that are written";
-  EXPECT_FALSE(m.hits(blocks(0, 1), writes));
-  EXPECT_TRUE(m.hits(blocks(0, 1), reads));
+  EXPECT_FALSE(m.would_hit(blocks(0, 1), writes));
+  EXPECT_TRUE(m.would_hit(blocks(0, 1), reads));
 }
 
 TEST(driver_rules, data_preferred_on_the_host_is_read_over_the_link_and_never_moves) {
@@ -513,7 +513,7 @@ TEST(managed_memory, touching_nothing_does_nothing) {
   EXPECT_TRUE(does_nothing(m.prefetch_to_device({0, 0})));
   EXPECT_TRUE(does_nothing(m.prefetch_to_host({0, 0})));
   EXPECT_TRUE(does_nothing(m.discard({5, 0})));
-  EXPECT_TRUE(m.hits({0, 0}, reads));
+  EXPECT_TRUE(m.would_hit({0, 0}, reads));
 }
 
 TEST(managed_memory, copies_are_independent) {
@@ -531,8 +531,8 @@ TEST(driver_rules, a_sparse_touch_leaves_no_granule_of_discarded_data_unserved) 
   m.touch(blocks(0, 1), writes);
   m.discard(blocks(0, 1));
   m.touch(blocks(0, 1), writes, {.sparse = true});
-  EXPECT_TRUE(m.hits(blocks(0, 1), reads));
-  EXPECT_TRUE(m.hits(blocks(0, 1), writes));
+  EXPECT_TRUE(m.would_hit(blocks(0, 1), reads));
+  EXPECT_TRUE(m.would_hit(blocks(0, 1), writes));
   EXPECT_EQ(m.state(0).discarded, 0U);
 }
 
@@ -577,7 +577,7 @@ TEST(driver_rules, faults_from_everywhere_bring_every_byte_once_and_in_more_serv
   EXPECT_EQ(one.fault_bytes, bytes(64));
   EXPECT_EQ(other.fault_bytes, bytes(64));
   EXPECT_GT(other.services, 2 * one.services);
-  EXPECT_TRUE(apart.hits(blocks(0, 64), reads));
+  EXPECT_TRUE(apart.would_hit(blocks(0, 64), reads));
 }
 
 TEST(driver_rules, faults_from_everywhere_under_pressure_end) {

@@ -26,7 +26,7 @@ class FakeTimes:
         return GENERATED
 
     def ns_of_kernel(self, kernel, byte_count, channels_last):
-        assert kernel.joined and kernel.writes
+        assert kernel.is_generated and kernel.writes
         return GENERATED
 
     def save_to_file(self):
@@ -113,24 +113,24 @@ def test_short_kernels_wait_for_their_launches():
     names = [op["name"] for op in made.document["ops"]]
     alone = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     taken = launches.add_launch_waits(made, LAUNCH)
-    counts = launches.BEFORE + launches.BETWEEN + launches.AFTER + sum(launches.relative_launch_cost(made, name) for name in names)
+    counts = launches.COST_BEFORE + launches.COST_BETWEEN + launches.COST_AFTER + sum(launches.relative_launch_cost(made, name) for name in names)
     assert taken == pytest.approx(LAUNCH * counts, rel=1e-6)
     waited = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     assert sum(waited.values()) == taken and all(waited[name] >= alone[name] for name in names)  # short kernels: the CPU binds the step
-    assert waited[names[0]] == alone[names[0]] + LAUNCH * (launches.BEFORE + launches.CALLS["addmm"])
+    assert waited[names[0]] == alone[names[0]] + LAUNCH * (launches.COST_BEFORE + launches.CALL_COSTS["addmm"])
 
 
 def test_copies_of_a_convolution_are_launched_too():
     made = convert.convert_model(lambda: (nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten()).bfloat16(), (torch.randn(2, 64, 8, 8).bfloat16(),)))
     (name,) = [op["name"] for op in made.document["ops"] if op["label"] == "convolution"]
-    assert launches.relative_launch_cost(made, name) == launches.CALLS["convolution"] + 3 * launches.COPY
+    assert launches.relative_launch_cost(made, name) == launches.CALL_COSTS["convolution"] + 3 * launches.COPY_COST
 
 
 def test_long_kernels_hide_their_launches():
     made = convert.convert_model(perceptron)
     measuring.measure_durations(made, FakeTimes())
     alone = sum(op["duration_ns"] for op in made.document["ops"])
-    assert launches.add_launch_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.BEFORE + 2
+    assert launches.add_launch_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.COST_BEFORE + 2
 
 
 def test_sums_into_a_small_table_are_timed_at_positions_within_it():
@@ -147,7 +147,7 @@ def test_positions_lie_within_the_extent_that_they_go_along(table_shape, dim, ex
     adds = graph.call_function(torch.ops.aten.scatter_add.default, (table, dim, index, source))
     for node, value in ((table, torch.empty(table_shape)), (index, torch.zeros(4, 8, dtype=torch.long)), (source, torch.empty(4, 8)), (adds, torch.empty(table_shape))):
         node.meta["val"] = value
-    kernel = types.SimpleNamespace(nodes=[adds], reads=[table, index, source], writes=[adds], joined=True)
+    kernel = types.SimpleNamespace(nodes=[adds], reads=[table, index, source], writes=[adds], is_generated=True)
     assert generated.SeparateKernel(kernel, torch.device("cpu")).positions == expected_positions and generated.is_worth_timing(kernel, 1 << 30)
     kernel.reads.remove(index)  # computed in the kernel
     assert not generated.is_worth_timing(kernel, 1 << 30)

@@ -182,7 +182,7 @@ TEST(driver_events, tell_nothing_without_a_driver) {
   driver_events events;
   if (events.begin(0, true)) GTEST_SKIP() << "there is a driver";
   EXPECT_FALSE(events.active());
-  EXPECT_EQ(events.take_lost(), 0U);
+  EXPECT_EQ(events.take_lost_count(), 0U);
   events.read(0, [](const unified_memory_record&) { FAIL(); });
 }
 

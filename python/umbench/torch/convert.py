@@ -168,7 +168,7 @@ class _DocumentWriter:
         """Adds a kernel's operator and results."""
         read = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
         gradient = self.bytes_of_copied_gradient(kernel)
-        padded = kernel.joined or operator_name(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
+        padded = kernel.is_generated or operator_name(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
         made = [self.add_tensor(node, self.label_of(node), tensor_use, padded and node not in self.returned) for node in kernel.writes]
         made = [name for name in made if name is not None]
         if not made:
@@ -179,7 +179,7 @@ class _DocumentWriter:
         op = {"name": add_unique_name(self.op_names, self.label_of(kernel.nodes[-1])), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
               "bytes": sum(stored_bytes(v) for v in values)}
         op |= {"products": True} if products else {}
-        copies = [] if kernel.joined or self.channels_last else layouts.copied_bytes_per_kernel(kernel.nodes[-1])
+        copies = [] if kernel.is_generated or self.channels_last else layouts.copied_bytes_per_kernel(kernel.nodes[-1])
         if copies:
             op |= {"bytes": op["bytes"] + 2 * sum(copies), "workspace_bytes": max(copies)}
         if gradient:
@@ -193,7 +193,7 @@ class _DocumentWriter:
         launches = gpu_kernel_count(kernel) + COPIES * len(copies) + self.has_copied_filter_gradient(kernel) + (gradient > 0)
         if launches > 1:
             self.launches[op["name"]] = launches
-        if kernel.joined:
+        if kernel.is_generated:
             self.generated[op["name"]] = kernel
         else:
             self.alone[op["name"]] = kernel.nodes[-1]
@@ -208,26 +208,26 @@ class _DocumentWriter:
     def has_copied_filter_gradient(self, kernel):
         """Whether the gradient of filters has channels last, so that PyTorch copies it to the order of the filters."""
         node = kernel.nodes[-1]
-        return not kernel.joined and self.channels_last and operator_name(node) == "convolution_backward" and layouts.channels_last_would_reorder(value_of(node.args[2]))
+        return not kernel.is_generated and self.channels_last and operator_name(node) == "convolution_backward" and layouts.channels_last_would_reorder(value_of(node.args[2]))
 
     def record_traced_order(self, kernel, images_in_traced_order):
         """Notes which images that a generated kernel writes keep their traced order: those after the last convolution, and those computed
         only from these."""
         images = [base for base in kernel.reads if layouts.channels_last_would_reorder_result(base) and base in self.memory]
         alike = images and all(self.memory[base] in self.traced_order for base in images)
-        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.joined and alike and layouts.channels_last_would_reorder_result(base)}
+        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.is_generated and alike and layouts.channels_last_would_reorder_result(base)}
 
     def bytes_of_copied_gradient(self, kernel):
         """Bytes of the gradient of a convolution's result that PyTorch copies because its order differs from that of the images."""
         node = kernel.nodes[-1]
-        if kernel.joined or operator_name(node) != "convolution_backward" or self.memory.get(base_of(node.args[0])) not in self.traced_order:
+        if kernel.is_generated or operator_name(node) != "convolution_backward" or self.memory.get(base_of(node.args[0])) not in self.traced_order:
             return 0
         return stored_bytes(value_of(node.args[0]))
 
     def overwrite_of(self, kernel, read_names, made_names, bases_read_last):
         """{"input", "output"}: the indices of an operand and of the result that may overwrite it (kernels.Kernel.over), if the kernel is the
         operand's last reader and both are alike; None if there is none."""
-        if not kernel.joined:
+        if not kernel.is_generated:
             return None
         written = [base for base in kernel.writes if base in self.memory]
         for i, (result, name) in enumerate(zip(written, made_names)):
@@ -280,7 +280,7 @@ class _DocumentWriter:
 
 def gpu_kernel_count(kernel):
     """The number of GPU kernels that run for a kernel of the graph."""
-    return 1 + kernel.later_steps if kernel.joined else library_launch_count(kernel.nodes[-1])
+    return 1 + kernel.later_steps if kernel.is_generated else library_launch_count(kernel.nodes[-1])
 
 
 def label_of_kernel(kernel):

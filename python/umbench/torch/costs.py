@@ -38,8 +38,8 @@ class EstimatedCosts:
     def kernel_ns(self, node):
         """Nanoseconds of the node's kernels without the gaps after them."""
         values = [v for n in node.all_input_nodes for v in tensors_of(n)] + tensors_of(node)
-        moved = sum(stored_numel(v) * v.element_size() for v in values)
-        return int(max(LAUNCH_NS, moved / self.rates["bytes"], (matrix_operations(node) or 0) / self.operations_per_ns(node, values)))
+        moved_bytes = sum(stored_numel(v) * v.element_size() for v in values)
+        return int(max(LAUNCH_NS, moved_bytes / self.rates["bytes"], (matrix_operations(node) or 0) / self.operations_per_ns(node, values)))
 
     def operations_per_ns(self, node, operands):
         half = any(v.dtype in HALVES for v in operands)

@@ -52,7 +52,7 @@ class SeparateKernel:
 def is_worth_timing(kernel, byte_count):
     """Whether a kernel that accesses `byte_count` bytes is timed by itself: a generated one that is not small, and whose time does not depend
     on unknown positions."""
-    return byte_count >= MIN_BYTES and kernel.joined and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
+    return byte_count >= MIN_BYTES and kernel.is_generated and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
 
 
 def depends_on_positions(node, kernel):

@@ -1,16 +1,16 @@
 """Computes the CPU time to launch a compiled step, and the time that the GPU waits for launches.
 
 Costs are counted in launches of a generated kernel. They were fitted to CPU times of the forward and backward passes of AlexNet, SqueezeNet,
-ResNet-50, ConvNeXtV2, DINOv2, Phi, GPT-NeoX, Mixtral and T5 on the host of an H100 with torch 2.11; COPY was fitted to a U-Net.
+ResNet-50, ConvNeXtV2, DINOv2, Phi, GPT-NeoX, Mixtral and T5 on the host of an H100 with torch 2.11; COPY_COST was fitted to a U-Net.
 """
 
 from .operators import is_attention, library_launch_count, operator_name
 
 KERNEL_NS = 29_000  # CPU time of a launch of a generated kernel on that host; between runs of short steps it varied from 12 to 49 us
-CALLS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}
-ATTENTION, ATTENTION_BACKWARD, OTHERS = 1.2, 2.4, 2.7
-COPY = 1.5  # cost of copying an operand or result of a convolution to another order
-BEFORE, BETWEEN, AFTER = 15, 35, 50  # costs before the first kernel, before the backward pass, and after the last kernel, where gradients are stored
+CALL_COSTS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}
+ATTENTION_COST, ATTENTION_BACKWARD_COST, OTHER_COST = 1.2, 2.4, 2.7
+COPY_COST = 1.5  # cost of copying an operand or result of a convolution to another order
+COST_BEFORE, COST_BETWEEN, COST_AFTER = 15, 35, 50  # costs before the first kernel, before the backward pass, and after the last kernel, where gradients are stored
 
 
 def add_launch_waits(converted, kernel_launch_ns=KERNEL_NS):
@@ -18,14 +18,14 @@ def add_launch_waits(converted, kernel_launch_ns=KERNEL_NS):
     `kernel_launch_ns`: time to launch a generated kernel. Returns the CPU time of all launches in ns."""
     timed = [op for op in converted.document["ops"] if "duration_ns" in op]
     passes = first_operators_of_passes(converted.document)
-    before = dict(zip(passes, (BEFORE, BETWEEN)))
+    before = dict(zip(passes, (COST_BEFORE, COST_BETWEEN)))
     launched = done = 0
     for op in timed:
         launched += round(kernel_launch_ns * (relative_launch_cost(converted, op["name"]) + before.get(op["name"], 0)))
         end = max(done + op["duration_ns"], launched + op["duration_ns"] // converted.launches.get(op["name"], 1))
         op["duration_ns"], done = end - done, end
     if len(passes) > 1:
-        launched += round(kernel_launch_ns * AFTER)
+        launched += round(kernel_launch_ns * COST_AFTER)
         timed[-1]["duration_ns"] += max(0, launched - done)
     return launched
 
@@ -36,8 +36,8 @@ def relative_launch_cost(converted, op_name):
     if node is None:
         return converted.launches.get(op_name, 1)
     if is_attention(node):
-        return ATTENTION_BACKWARD if "backward" in operator_name(node) else ATTENTION
-    return CALLS.get(operator_name(node), OTHERS) + COPY * (converted.launches.get(op_name, 1) - library_launch_count(node))
+        return ATTENTION_BACKWARD_COST if "backward" in operator_name(node) else ATTENTION_COST
+    return CALL_COSTS.get(operator_name(node), OTHER_COST) + COPY_COST * (converted.launches.get(op_name, 1) - library_launch_count(node))
 
 
 def first_operators_of_passes(document):

@@ -178,7 +178,7 @@ def reduces_rows(node):
 
 def operations_of_kernel(kernel):
     """(operations, whether they are products of matrices). A generated kernel has one operation for each element of each operator."""
-    if not kernel.joined:
+    if not kernel.is_generated:
         products = matrix_operations(kernel.nodes[-1])
         if products is not None:
             return products, True

@@ -224,8 +224,8 @@ def _stretches_without_moves(launches, start_ns):
     """[Stretch] of launches that moved nothing, one for each GPU and second."""
     stretches = {}
     for gpu, of_gpu in launches.items():
-        for begin, end, name, _, moved in of_gpu:
-            if not moved.sums:
+        for begin, end, name, _, piece_sums in of_gpu:
+            if not piece_sums.sums:
                 stretch = stretches.setdefault((gpu, (begin - start_ns) // NS_PER_SECOND), [begin, end, defaultdict(lambda: [0, 0])])
                 stretch[1] = max(stretch[1], end)
                 stretch[2][name][0] += 1
