@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <tuple>
 
@@ -55,6 +54,26 @@ bool recomputes(treatment how) {
   return how == treatment::recompute || how == treatment::recompute_and_keep;
 }
 
+// As search_space::min_memory().
+byte_count min_memory_of(const graph& g, const use_table& uses, const std::vector<gap>& gaps,
+                         const forecaster& costs, bool may_swap) {
+  std::vector<bool> may_leave(g.tensors.size(), false);
+  for (const gap& e : gaps) may_leave[uses.parts[e.part].tensor] = may_swap;
+  const auto stays = [&](tensor_id t) { return !may_leave[t] && keeps_memory(g, t); };
+  byte_count staying = 0, most = 0;
+  for (const tensor_part& x : uses.parts) staying += stays(x.tensor) ? x.bytes : 0;
+  staying -= costs.joined_bytes(may_leave);
+  for (position at = 0; at < uses.end(); ++at) {
+    const op& o = g.ops[uses.order[static_cast<std::size_t>(at)].op];
+    const auto counts = [&](part_id x) {
+      const tensor_id t = uses.parts[x].tensor;
+      return !stays(t) && !(o.alias && t == o.in[o.alias->input] && stays(o.out[o.alias->output]));
+    };
+    most = std::max(most, touched_bytes(g, uses, at, counts));
+  }
+  return staying + most;
+}
+
 }  // namespace
 
 nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_host, std::int64_t copies) {
@@ -80,7 +99,7 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool ma
       staged_(p.network.tensors.size(), false) {
   forecast_.set_waits(waits);
   find_classes();
-  find_min_memory();
+  min_memory_ = min_memory_of(p.network, uses_, gaps_, forecast_, may_swap_);
   for (position at = 0; at < uses_.end(); ++at) compute_time_ += forecast_.compute_time(at);
 }
 
@@ -103,16 +122,6 @@ void search_space::find_classes() {
     if (e.next_use < uses_.end()) c.copy_time += forecast_.copy_time(bytes, lane::to_device);
     if (!e.has_host_copy) c.copy_time += forecast_.copy_time(bytes, lane::to_host);
   }
-}
-
-void search_space::find_min_memory() {
-  const auto stays = [&](part_id x) {
-    return !may_swap_ && persists(p_.network.tensors[uses_.parts[x].tensor].role);
-  };
-  byte_count all = 0;
-  for (part_id x = 0; x < uses_.parts.size(); ++x) all += stays(x) ? uses_.parts[x].bytes : 0;
-  for (position at = 0; at < uses_.end(); ++at)
-    min_memory_ = std::max(min_memory_, all + touched_bytes(p_.network, uses_, at, std::not_fn(stays)));
 }
 
 bool search_space::allows(std::size_t c, treatment how) const {

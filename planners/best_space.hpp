@@ -70,8 +70,8 @@ class search_space {
   bool may_swap() const { return may_swap_; }
   bool allows(std::size_t c, treatment how) const;
   nanoseconds compute_time() const { return compute_time_; }
-  // Lower bound on the memory of all decisions: the operands of the largest compute and, without swaps, all
-  // values that persist.
+  // Lower bound on the memory of all decisions: the operands of the largest compute and all memory that
+  // nothing can free.
   byte_count min_memory() const { return min_memory_; }
 
   // Evaluates memory; leaves time and copied bytes out. Takes little work if few decisions differ from the
@@ -97,7 +97,6 @@ class search_space {
 
  private:
   void find_classes();
-  void find_min_memory();
   decision decision_for(treatment how, std::uint32_t gap_index) const;
   bool differs_widely(const std::vector<treatment>& treatments) const;
   void restart_from(const std::vector<treatment>& treatments);

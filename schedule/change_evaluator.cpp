@@ -164,7 +164,6 @@ void change_evaluator::reset() {
     live_difference_[p] = 0;
   }
   pinned_parts_.clear();
-  total_difference_ = 0;
   change_.visited.clear();
   change_.unchanged.clear();
   state_changes_.clear();
@@ -180,6 +179,7 @@ list_totals change_evaluator::evaluate(std::span<const decision> decisions, cons
   new_staged_ = &staged;
   changed_gaps_ = changed;
   done_ = 0;
+  total_difference_ = list_.joined_difference(staged_, staged);
   update_transfers();
   compare_initial_states();
   for (const std::uint32_t x : changed) enqueue_gap(x);
@@ -227,9 +227,7 @@ void change_evaluator::enqueue_gap(std::uint32_t x) {
   enqueue(std::max(e.last_use, 0));
   enqueue(e.next_use);
   for (const bool is_new : {false, true}) {
-    const decision& d = is_new ? new_decisions_[x] : decisions_[x];
-    const gap_transfers m =
-        transfers_of_gap(e, d, is_staged(is_new ? *new_staged_ : staged_, e.part), uses_.end());
+    const gap_transfers m = transfers_of(x, is_new);
     if (m.return_before >= 0) enqueue(m.return_before);
     if (m.leave_after >= 0) enqueue(m.leave_after);
   }
@@ -253,9 +251,7 @@ position change_evaluator::next_dependent_position(part_id p, position after) co
   const std::uint32_t x = builder_.gap_after(p, after);
   if (x == no_gap) return next;
   for (const bool is_new : {false, true}) {
-    const decision& d = is_new ? new_decisions_[x] : decisions_[x];
-    const gap_transfers m =
-        transfers_of_gap(gaps_[x], d, is_staged(is_new ? *new_staged_ : staged_, p), uses_.end());
+    const gap_transfers m = transfers_of(x, is_new);
     for (const position at : {m.return_before, m.leave_after}) {
       if (at > after) next = std::min(next, at);
     }

@@ -117,7 +117,11 @@ class change_evaluator {
   void add_unchanged_range(position begin, position end) {
     if (begin < end && total_difference_ != 0) change_.unchanged.push_back({begin, end, total_difference_});
   }
-  bool is_staged(const std::vector<bool>& staged, part_id p) const { return staged[uses_.parts[p].tensor]; }
+  // Of the gap in the evaluated list if `is_new`, otherwise in the current one.
+  gap_transfers transfers_of(std::uint32_t x, bool is_new) const {
+    const bool staged = (is_new ? *new_staged_ : staged_)[uses_.parts[gaps_[x].part].tensor];
+    return transfers_of_gap(gaps_[x], is_new ? new_decisions_[x] : decisions_[x], staged, uses_.end());
+  }
 
   const use_table& uses_;
   std::span<const gap> gaps_;
@@ -141,7 +145,7 @@ class change_evaluator {
   std::vector<changed_state> state_changes_;
   std::vector<std::int64_t> live_difference_;  // per part: bytes alive, less those in the current list
   std::vector<part_id> pinned_parts_;  // parts whose state was pinned; some may have been unpinned since
-  std::int64_t total_difference_ = 0;  // sum of live_difference_
+  std::int64_t total_difference_ = 0;  // sum of live_difference_ and of bytes of joined tensors
   list_totals new_totals_;
   std::vector<event> all_events_;
   std::vector<byte_count> all_live_bytes_;

@@ -27,7 +27,7 @@ event_builder::event_builder(const graph& g, const use_table& uses, std::span<co
     const tensor_id t = uses.parts[p].tensor;
     const std::vector<use>& all = uses.uses_of_part[p];
     const auto by = std::ranges::find_if(all, [](const use& u) { return u.mode != access_mode::read; });
-    parts_[p] = {t, persists(g.tensors[t].role), by == all.end() ? -1 : by->at};
+    parts_[p] = {t, persists(g.tensors[t].role), keeps_memory(g, t), by == all.end() ? -1 : by->at};
   }
   first_touch_.push_back(0);
   for (position at = 0; at < uses.end(); ++at) {
@@ -48,8 +48,9 @@ std::uint32_t event_builder::gap_after(part_id p, position at) const {
 }
 
 part_state event_builder::initial_state(part_id p, bool staged) const {
-  if (!parts_[p].persists) return 0;
-  return staged ? valid_at_home : on_device | occupies_memory;
+  const part_info& x = parts_[p];
+  if (staged) return x.persists ? valid_at_home : 0;
+  return static_cast<part_state>((x.persists ? on_device : 0) | (x.keeps_memory ? occupies_memory : 0));
 }
 
 std::span<const event> event_builder::build(std::span<const decision> decisions,

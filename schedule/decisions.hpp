@@ -20,7 +20,7 @@ namespace um {
 // list.
 
 // A set of bits. `occupies_memory`: the part takes device memory. It is set for parts on the device, and
-// always for parts that never leave it, even after their last use.
+// always for parts that never give up their memory, even after their last use.
 using part_state = std::uint8_t;
 inline constexpr part_state on_device = 1, valid_at_home = 2, occupies_memory = 4;
 
@@ -211,7 +211,7 @@ class transfer_index {
 // What event_builder knows of a part, and of a position that touches it.
 struct part_info {
   tensor_id tensor = 0;
-  bool persists = false;
+  bool persists = false, keeps_memory = false;
   position producer = -1;  // first position that writes it; -1: none
 };
 inline constexpr std::uint32_t no_gap = ~std::uint32_t{0};
@@ -262,7 +262,7 @@ class event_builder {
   bool is_on_device(part_id p) { return states_.is_on_device(p); }
   void mark_on_device(part_id p) { states_.state_of(p) |= on_device | occupies_memory; }
   void mark_off_device(part_id p) {
-    states_.state_of(p) = parts_[p].persists && !(*staged_)[parts_[p].tensor] ? occupies_memory : 0;
+    states_.state_of(p) = parts_[p].keeps_memory && !(*staged_)[parts_[p].tensor] ? occupies_memory : 0;
   }
   void append_prefetch(part_id p);
   void append_evict(part_id p);

@@ -24,10 +24,11 @@ void device_residency::reset(std::size_t events, const std::vector<bool>& staged
   parts_.assign(costs_.parts.size(), {});
   permanent_bytes_ = 0;
   for (part_id p = 0; p < parts_.size(); ++p) {
-    if (!costs_.parts[p].persists || staged[costs_.parts[p].tensor]) continue;
+    if (!costs_.parts[p].keeps_memory || staged[costs_.parts[p].tensor]) continue;
     parts_[p].state = presence::permanent;
     permanent_bytes_ += costs_.parts[p].bytes;
   }
+  permanent_bytes_ -= joined_bytes(costs_, staged);
 }
 
 void device_residency::apply(std::span<const event> events) {
@@ -57,9 +58,9 @@ std::span<const byte_count> device_residency::live_bytes_within(
   for (const part_states::queried_part& x : touched) {
     const part_costs& part = costs_.parts[x.part];
     parts_[x.part].last_in_place = no_event;
-    parts_[x.part].state = part.persists && !staged[part.tensor] ? presence::permanent
-                           : (x.old_state & on_device) != 0      ? presence::present
-                                                                 : presence::absent;
+    parts_[x.part].state = part.keeps_memory && !staged[part.tensor] ? presence::permanent
+                           : (x.old_state & on_device) != 0          ? presence::present
+                                                                     : presence::absent;
     parts_[x.part].last_touch = no_event;
   }
   live_bytes_.assign(events.size() + 1, 0);

@@ -40,7 +40,29 @@ byte_count workspace_bytes_at(const graph& g, const use_table& uses, position at
   return bytes;
 }
 
+// Outputs in place of inputs that nothing uses later.
+std::vector<joined_tensors> find_joined_tensors(
+    const graph& g, const use_table& uses, const std::vector<std::pair<part_id, part_id>>& in_place_parts) {
+  std::vector<joined_tensors> all;
+  if (g.shares_memory) return all;
+  for (position at = 0; at < uses.end(); ++at) {
+    const auto [from, to] = in_place_parts[static_cast<std::size_t>(at)];
+    const auto is_at = [&](const use& u) { return u.at == at; };
+    if (from != to && is_at(uses.uses_of_part[from].back()) && is_at(uses.uses_of_part[to].front()))
+      all.push_back({uses.parts[from].tensor, uses.parts[to].tensor, uses.parts[to].bytes});
+  }
+  return all;
+}
+
 }  // namespace
+
+byte_count joined_bytes(const event_costs& costs, const std::vector<bool>& staged) {
+  byte_count bytes = 0;
+  for (const joined_tensors& x : costs.joined) {
+    if (!staged[x.input] && !staged[x.output]) bytes += x.bytes;
+  }
+  return bytes;
+}
 
 nanoseconds recompute_time(const problem& p, op_id what) {
   const auto second = as_cheap_recomputation(p.network, {what, {}});
@@ -49,7 +71,7 @@ nanoseconds recompute_time(const problem& p, op_id what) {
 }
 
 event_costs tabulate_costs(const problem& p, const use_table& uses) {
-  event_costs all{uses, p.target, {}, {}, {}, {}, {}, {}, {}, {}};
+  event_costs all{uses, p.target, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   for (position at = 0; at < uses.end(); ++at) {
     const auto i = static_cast<std::size_t>(at);
     const op_cost cost = cost_of(p, uses.order[i]);
@@ -66,10 +88,11 @@ event_costs tabulate_costs(const problem& p, const use_table& uses) {
   all.first_touch.push_back(static_cast<std::uint32_t>(all.touches.size()));
   for (const auto& part : uses.parts) {
     const role use = p.network.tensors[part.tensor].role;
-    all.parts.push_back({part.bytes, part.tensor, persists(use), survives(use),
-                         copy_time(p.target, part.bytes, lane::to_device),
-                         copy_time(p.target, part.bytes, lane::to_host)});
+    all.parts.push_back(
+        {part.bytes, part.tensor, persists(use), survives(use), keeps_memory(p.network, part.tensor),
+         copy_time(p.target, part.bytes, lane::to_device), copy_time(p.target, part.bytes, lane::to_host)});
   }
+  all.joined = find_joined_tensors(p.network, uses, all.in_place_parts);
   return all;
 }
 

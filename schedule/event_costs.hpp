@@ -19,7 +19,14 @@ struct part_costs {
   byte_count bytes = 0;
   tensor_id tensor = 0;
   bool persists = false, survives = false;
+  bool keeps_memory = false;                         // as um::keeps_memory
   nanoseconds copy_to_device = 0, copy_to_host = 0;  // time of a copy if no other copy runs
+};
+
+// Two tensors that keep their memory, of which `output` lies where `input` lay before.
+struct joined_tensors {
+  tensor_id input = 0, output = 0;
+  byte_count bytes = 0;  // that they have in common
 };
 
 // Keeps references. Vectors are indexed by position unless noted.
@@ -33,6 +40,7 @@ struct event_costs {
   std::vector<touched_part> touches;       // parts touched by all positions, one position after another
   std::vector<std::uint32_t> first_touch;  // per position, and one past the last: index into touches
   std::vector<part_costs> parts;           // per part
+  std::vector<joined_tensors> joined;      // none in graphs that share memory
 
   // For events of kind `compute` only.
   nanoseconds time_of_compute(const event& e) const {
@@ -46,6 +54,9 @@ struct event_costs {
     return {touches.data() + first_touch[e.subject], touches.data() + first_touch[e.subject + 1]};
   }
 };
+
+// Bytes that `parts` counts twice, since tensors that are not staged lie in the same memory.
+byte_count joined_bytes(const event_costs& costs, const std::vector<bool>& staged);
 
 // Calls cost_of() once for every position, and once more if its recomputation is another operator.
 event_costs tabulate_costs(const problem& p, const use_table& uses);

@@ -179,6 +179,7 @@ void event_list::rebuild(std::span<const decision> decisions, const std::vector<
     states.reset_history(p, s);
     if ((s & occupies_memory) != 0) alive += static_cast<std::int64_t>(uses_.parts[p].bytes);
   }
+  alive -= static_cast<std::int64_t>(forecaster_.joined_bytes(staged));
   totals_ = {};
   std::vector<live_tree::live_at_events> live(uses_.order.size());
   std::vector<std::int64_t> before(uses_.order.size());

@@ -97,6 +97,11 @@ class event_list {
                std::int64_t max_events);
   void recount_excess(byte_count budget);
   byte_count budget() const { return budget_; }
+  // Bytes more at every event if other tensors are staged, since fewer of the rest are joined.
+  std::int64_t joined_difference(const std::vector<bool>& staged, const std::vector<bool>& others) const {
+    return static_cast<std::int64_t>(forecaster_.joined_bytes(staged)) -
+           static_cast<std::int64_t>(forecaster_.joined_bytes(others));
+  }
   // Fills a block from the events that event_builder just built for its position.
   void fill_block(position_block& b, std::span<const event> made, const std::vector<bool>& staged);
   // Exchanges the block of a position with `other`. `before`: bytes alive before the position.

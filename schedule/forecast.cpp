@@ -40,7 +40,7 @@ lane_simulator::lane_simulator(const event_costs& costs)
   pace_.to_device = concurrent_pace(in, out, costs.target.link_both_bytes_per_s);
   pace_.to_host = concurrent_pace(out, in, costs.target.link_both_bytes_per_s);
   for (part_id p = 0; p < costs.parts.size(); ++p) {
-    if (costs.parts[p].persists) persisting_.push_back(p);
+    if (costs.parts[p].keeps_memory) keeping_.push_back(p);
   }
 }
 
@@ -95,7 +95,7 @@ nanoseconds lane_simulator::time_without_copies_of(part_id p) {
 void lane_simulator::reset(std::span<const event> events, const std::vector<bool>& staged) {
   is_copied_.assign(costs_.parts.size(), 0);
   std::ranges::fill(last_touches_, absent);
-  for (const part_id p : persisting_) {
+  for (const part_id p : keeping_) {
     if (!staged[costs_.parts[p].tensor]) last_touches_[p] = permanent;
   }
   for (const event& e : events) {

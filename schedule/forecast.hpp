@@ -74,7 +74,7 @@ class lane_simulator {
   void add_step(lane where, lane_step s);
 
   const event_costs& costs_;
-  std::vector<part_id> persisting_;  // parts of tensors that persist
+  std::vector<part_id> keeping_;  // parts of tensors that keep their memory unless they are staged
   shared_pace pace_;
   memory_waits memory_waits_ = memory_waits::until_enough;
   memory_profile memory_;
@@ -125,6 +125,7 @@ class forecaster {
                                                 std::span<const part_states::queried_part> touched) {
     return residency_.live_bytes_within(events, staged, touched);
   }
+  byte_count joined_bytes(const std::vector<bool>& staged) const { return um::joined_bytes(costs_, staged); }
   // Bytes alive at each event of the last list.
   std::span<const byte_count> live_bytes() const { return residency_.live_bytes(); }
 

@@ -156,6 +156,10 @@ use_table make_use_table(const graph& g, std::vector<compute> order, part_border
   return table;
 }
 
+bool keeps_memory(const graph& g, tensor_id t) {
+  return !g.shares_memory || persists(g.tensors[t].role);
+}
+
 box box_of(const graph& g, const tensor_part& part) {
   region r = whole_of(g.tensors[part.tensor].shape);
   r.batch = {part.begin, part.end};

@@ -57,6 +57,9 @@ enum class part_borders : std::uint8_t { touched, written };
 use_table make_use_table(const graph& g, std::vector<compute> order,
                          part_borders cut = part_borders::touched);
 
+// Whether the tensor keeps its memory on the device all the time unless it is staged.
+bool keeps_memory(const graph& g, tensor_id t);
+
 // The part as a box, as actions refer to it.
 box box_of(const graph& g, const tensor_part& part);
 

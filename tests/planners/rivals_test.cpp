@@ -165,6 +165,11 @@ TEST(time_to_beat, hides_no_plan_in_more_sections) {
   expect_that_a_time_to_beat_hides_no_faster_plan(contest(629));
 }
 
+// A tensor that shares its memory with no other one takes it all the time unless it is staged.
+TEST(best, stages_tensors_that_share_no_memory) {
+  EXPECT_LE(contest(946).time_of(*find_strategy(planners(), "best"), 2.7, evictor::plan), 25'000'000);
+}
+
 // Little effort ends before any decisions for its fastest split, three regions, fit; four micro-batches take
 // 1.35 of the operators' time, copies priced.
 TEST(best, searches_more_where_little_effort_was_too_little) {

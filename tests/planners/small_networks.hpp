@@ -73,6 +73,7 @@ inline graph small_graph(const std::string& label) {
   if (label == "alexnet_inference")
     return build_network(small_spec("alexnet", 16, {.fusion_mode = fused, .mode = pass::inference}));
   if (label == "vgg11") return build_network(small_spec("vgg11", 4, {.fusion_mode = fused}));
+  if (label == "vgg11_framework") return build_network(small_spec("vgg11", 4, {.fusion_mode = framework}));
   if (label == "vgg16_bf16")
     return build_network(
         small_spec("vgg16", 2, {.fusion_mode = lean, .arithmetic = precision::bf16, .sgd = true}));

@@ -69,6 +69,26 @@ TEST_P(forecasts, say_what_random_decisions_hold_and_take) {
   RecordProperty("worst_percent", std::to_string(100 * worst));
 }
 
+using forecasts_without_sharing = on_small_network;
+
+// A tensor that is not staged takes its memory before its first use and after its last one, too.
+TEST_P(forecasts_without_sharing, count_all_memory) {
+  std::mt19937 dice(3);
+  for (const loop_nest& l : loops_for(g)) {
+    const use_table uses = make_use_table(g, make_order(g, l));
+    const std::vector<gap> gaps = find_gaps(g, uses);
+    for (const unsigned rarity : {3U, 8U, 1000U}) {
+      std::vector<decision> decisions = random_decisions(gaps, dice, rarity);
+      for (decision& d : decisions) {
+        if (d.choice == gap_choice::recompute) d = {};
+      }
+      const held h = hold(p, uses, gaps, decisions);
+      const auto off = static_cast<double>(h.said.peak) / static_cast<double>(h.live) - 1;
+      EXPECT_LT(std::abs(off), 0.01) << l.micro_batches << " micro-batches, one in " << rarity;
+    }
+  }
+}
+
 // Without costs of parts a normalisation takes less when it is computed again.
 TEST_P(forecasts, know_what_takes_less_the_second_time) {
   p.cost_of_slice = {};
@@ -93,6 +113,7 @@ TEST_P(forecasts, know_what_takes_less_the_second_time) {
 
 INSTANTIATE_TEST_SUITE_P(catalogue, forecasts, ::testing::ValuesIn(small_network_labels()),
                          [](const auto& row) { return row.param; });
+INSTANTIATE_TEST_SUITE_P(framework, forecasts_without_sharing, ::testing::Values("vgg11_framework"));
 
 // What a change of decisions does, against the whole list of events and its forecast.
 
@@ -197,6 +218,7 @@ TEST_P(changed_lists, need_at_least_what_fitting_into_no_room_needs) {
 
 INSTANTIATE_TEST_SUITE_P(catalogue, changed_lists, ::testing::ValuesIn(small_network_labels()),
                          [](const auto& row) { return row.param; });
+INSTANTIATE_TEST_SUITE_P(framework, changed_lists, ::testing::Values("vgg11_framework"));
 
 using um::calendar;
 using um::nanoseconds;
