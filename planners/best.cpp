@@ -90,7 +90,7 @@ class best_search {
       }
       place_candidates_by_time();
     }
-    if (!is_tiny_ || !best_ || !is_rung(p_.budget)) search_for_budget();
+    if (!is_tiny_ || !is_rung(p_.budget)) search_for_budget();
     if (!best_) {
       throw infeasible(options_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +

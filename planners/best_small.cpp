@@ -25,6 +25,15 @@ constexpr nanoseconds no_time = std::numeric_limits<nanoseconds>::max();
 // plan at ratio 1.5 took 4.42 ms instead of 3.91 ms.
 constexpr std::size_t max_computes = 3000, computes_per_stride = 1000, last_rungs = 3;
 
+// Computes of all orders together.
+std::size_t count_computes(const graph& g, std::span<const batch_split> splits) {
+  std::size_t computes = 0;
+  for (const batch_split& x : splits) {
+    if (x.may_swap && x.waits == memory_waits::for_all) computes += make_order(g, x.loops).size();
+  }
+  return computes;
+}
+
 class rung_searcher {
  public:
   rung_searcher(const problem& p, const placer& place, std::span<const batch_split> splits,
@@ -39,10 +48,7 @@ class rung_searcher {
         solutions_(splits.size()),
         larger_plans_(rungs.size()) {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
-    std::size_t computes = 0;
-    for (const batch_split& x : splits) {
-      if (x.may_swap && x.waits == memory_waits::for_all) computes += make_order(p.network, x.loops).size();
-    }
+    const std::size_t computes = count_computes(p.network, splits);
     searches_all_rungs_ = computes <= max_computes;
     split_stride_ = searches_all_rungs_ ? 1 + computes / computes_per_stride : 1;
   }
@@ -152,7 +158,7 @@ class rung_searcher {
   }
 
   // Searches every split, or every split_stride_-th in turn, with little effort, then the fastest one with
-  // more.
+  // more. If none has a plan, the first promising one that was cut off gets more.
   void search_splits(std::size_t j, nanoseconds before) {
     const byte_count budget = rungs_[j].budget;
     const std::uint64_t work = work_ / (searches_all_rungs_ ? 16 : 4);
@@ -161,10 +167,12 @@ class rung_searcher {
     nanoseconds time_to_beat = !searches_all_rungs_ || best_time_ == no_time
                                    ? no_time
                                    : best_time_ + best_time_ / 100 * forecast_error;
+    std::optional<std::size_t> cut_off;
     const auto decide_for = [&](std::size_t split, const effort_limits& by) {
       search_space& of = spaces_.of(split);
       if (of.min_memory() > budget) return;
       repair_result found = decide_and_place(of, place_, {budget, budget, time_to_beat}, by);
+      if (!found.best && !cut_off && found.is_cut_off && found.is_promising) cut_off = split;
       if (!found.best) return;
       time_to_beat = found.best->placed.time;
       fastest = split;
@@ -174,6 +182,7 @@ class rung_searcher {
       if (searches_all_rungs_ && ((j + s) % split_stride_ != 0 || !can_be_faster(solutions_[s][j]))) continue;
       decide_for(s, quick_effort(work / splits_.size()));
     }
+    if (fastest == splits_.size() && cut_off) decide_for(*cut_off, full_effort(work / 2));
     if (fastest < splits_.size() && (best_time_ < before || j % split_stride_ == 0))
       decide_for(fastest, full_effort(work));
   }

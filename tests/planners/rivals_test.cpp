@@ -170,6 +170,15 @@ TEST(best, stages_tensors_that_share_no_memory) {
   EXPECT_LE(contest(946).time_of(*find_strategy(planners(), "best"), 2.7, evictor::plan), 25'000'000);
 }
 
+// Little effort finds no plan for either ratio.
+TEST(best, is_no_slower_with_more_memory_than_it_needs) {
+  const contest c(13);
+  const strategy& best = *find_strategy(planners(), "best");
+  const nanoseconds less = c.time_of(best, 3.05, evictor::plan);
+  EXPECT_LT(less, never);
+  EXPECT_LE(c.time_of(best, 3, evictor::plan), less);
+}
+
 // Little effort ends before any decisions for its fastest split, three regions, fit; four micro-batches take
 // 1.35 of the operators' time, copies priced.
 TEST(best, searches_more_where_little_effort_was_too_little) {
