@@ -79,7 +79,7 @@ def read_with_environments(record_files, strategy_names=None):
         for record in part:
             group = load.group_of(record)
             cells[record["key"], record.get("device")] = record | {
-                "baseline_ns": load.baseline_of(group, here) or load.baseline_of(group, everywhere)}
+                "baseline_ns": load.baseline_ns_of_group(group, here) or load.baseline_ns_of_group(group, everywhere)}
     records = list(cells.values())
     for name in strategy_names or ():
         if not any(record["strategy"] == name for record in records):

@@ -28,7 +28,7 @@ def _values_of_points(figure_spec, results, x_and_cell_names):
     found = []
     for x, cell_name in x_and_cell_names:
         try:
-            found.append((x, reproduce.VALUES[figure_spec["value"]](reproduce.record_of(results, cell_name))))
+            found.append((x, reproduce.VALUE_FUNCTIONS[figure_spec["value"]](reproduce.record_of(results, cell_name))))
         except reproduce.MissingResult:
             pass
     return found

@@ -25,7 +25,7 @@ def main():
     if not records:
         raise load.TooLittle(f"{', '.join(options.files)}: no record, no table")
     baselines = load.baseline_ns_by_group(records)
-    print("\n\n".join(table_text(group, cells, load.baseline_of(group, baselines), options.markdown, link)
+    print("\n\n".join(table_text(group, cells, load.baseline_ns_of_group(group, baselines), options.markdown, link)
                       for group, cells in load.records_by_group(records).items()))
 
 

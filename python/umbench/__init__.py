@@ -9,9 +9,9 @@
 
 from pathlib import Path
 
-_top = Path(__file__).resolve().parents[2]
-if (_top / "plots/common.py").is_file():  # in a checkout or an install tree umbench.plots is a folder beside python/
-    __path__.append(str(_top))
+_top_folder = Path(__file__).resolve().parents[2]
+if (_top_folder / "plots/common.py").is_file():  # in a checkout or an install tree umbench.plots is a folder beside python/
+    __path__.append(str(_top_folder))
 
 from umbench.frames import environments, read, samples  # noqa: E402
 from umbench.load import BadInput, TooLittle  # noqa: E402

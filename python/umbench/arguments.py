@@ -28,15 +28,15 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, argv=None, namespace=None):
         """Parses the arguments. Reports an unknown option before missing ones."""
         argv = sys.argv[1:] if argv is None else list(argv)
-        own = argv[:argv.index("--")] if "--" in argv else argv
-        self._options = [word.split("=")[0] for word in own if word.startswith("--")]
+        own_words = argv[:argv.index("--")] if "--" in argv else argv
+        self._options = [word.split("=")[0] for word in own_words if word.startswith("--")]
         return super().parse_args(argv, namespace)
 
     def error(self, message):
-        known = self._option_string_actions
-        unknown = [option for option in self._options if not any(name.startswith(option) for name in known)]
-        if unknown:
-            message = f"{unknown[0]}: unknown option{output.did_you_mean(unknown[0], known)}"
+        known_options = self._option_string_actions
+        unknown_options = [option for option in self._options if not any(name.startswith(option) for name in known_options)]
+        if unknown_options:
+            message = f"{unknown_options[0]}: unknown option{output.did_you_mean(unknown_options[0], known_options)}"
         output.print_to_stderr(f"umbench: {message}; see {self.prog} --help")
         sys.exit(load.EXIT_BAD_INPUT)
 
@@ -79,38 +79,38 @@ parse_probability.__name__ = "probability (above 0, below 1)"
 def limit_parser(known_names):
     """A type for argparse that parses "link=10%" to ("link", 0.1)."""
 
-    def parse(text):
-        name, _, amount = text.partition("=")
+    def parse_limit(text):
+        name, _, share_text = text.partition("=")
         if name not in known_names:
             raise argparse.ArgumentTypeError(f"{text!r}: wants NAME=SHARE such as link=10%, NAME one of {', '.join(known_names)}")
         try:
-            return name, parse_share(amount)
+            return name, parse_share(share_text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r}: {amount!r} is no share (5% or 0.05)") from None
+            raise argparse.ArgumentTypeError(f"{text!r}: {share_text!r} is no share (5% or 0.05)") from None
 
-    return parse
+    return parse_limit
 
 
 def aspect_set_parser(known_names):
     """A type for argparse that parses "time,link", "all" or "none" to a set of names."""
 
-    def parse(text):
+    def parse_aspects(text):
         chosen = set(known_names) if text == "all" else set() if text == "none" else set(text.split(","))
         unknown = sorted(chosen - set(known_names))
         if unknown:
             raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known_names)}, all and none")
         return chosen
 
-    return parse
+    return parse_aspects
 
 
 def parse_compare(description, argv=None):
     from umbench import aspects  # imported here, since only compare needs SciPy
     from umbench.judge import Limits
 
-    standard = Limits()
-    limits = {"time": standard.relative, "mean": standard.mean} | aspects.LIMITS
-    shown = ", ".join(f"{name} {100 * limit:g}%%" for name, limit in limits.items())
+    default_limits = Limits()
+    limits = {"time": default_limits.relative, "mean": default_limits.mean} | aspects.LIMITS
+    defaults_text = ", ".join(f"{name} {100 * limit:g}%%" for name, limit in limits.items())
     parser = Parser("umbench compare", description=description.splitlines()[0],
                     epilog="Exit codes: 0 nothing regressed, 1 a cell regressed (or the mean of all), 2 bad usage or bad "
                            "input, 3 nothing regressed but some cells cannot be judged: too little data or another machine file.")
@@ -119,16 +119,16 @@ def parse_compare(description, argv=None):
                                                      "folders are rounds, judged each by itself")
     parser.add_argument("--limit", action="append", default=[], type=limit_parser(limits), metavar="NAME=SHARE",
                         help="change that is tolerated in measured cells; time is that of a cell, mean the geometric mean "
-                             f"over all ({shown})")
+                             f"over all ({defaults_text})")
     parser.add_argument("--fail-on", type=aspect_set_parser(aspects.ASPECTS), default=set(aspects.JUDGED), metavar="NAMES",
                         help=f"which regressions count, by commas, or all, or none: {', '.join(aspects.ASPECTS)}; the others "
                              "are told (all but modes)")
     parser.add_argument("--relative", type=parse_share, metavar="SHARE", help="the same as --limit time=SHARE (5%%)")
-    parser.add_argument("--absolute", type=parse_nanoseconds, default=standard.absolute_ns, metavar="TIME",
+    parser.add_argument("--absolute", type=parse_nanoseconds, default=default_limits.absolute_ns, metavar="TIME",
                         help="change in time that is tolerated, for very short cells (10us)")
-    parser.add_argument("--alpha", type=parse_probability, default=standard.alpha, metavar="CHANCE",
+    parser.add_argument("--alpha", type=parse_probability, default=default_limits.alpha, metavar="CHANCE",
                         help="chance of a false alarm over all cells, before the limits (0.05)")
-    parser.add_argument("--correction", choices=["bh", "holm"], default=standard.correction,
+    parser.add_argument("--correction", choices=["bh", "holm"], default=default_limits.correction,
                         help="for many cells: Benjamini-Hochberg or Holm (bh)")
     parser.add_argument("--noise", action="append", default=[], metavar="PATH",
                         help="runs of one and the same code (a folder, or repeated files): cells' limits rise to "

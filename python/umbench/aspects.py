@@ -46,90 +46,90 @@ RANK_OF_OUTCOME = {"ok": 2, "infeasible": 1}
 NOISE_DEVIATIONS = 3  # a change within this number of standard deviations of the difference between means counts as noise
 
 
-def changes(base_runs, head_runs, limits):
+def changes(base_records, head_records, limits):
     """[Change, ...] of one cell from its records in BASE to those in HEAD, a record for each run. Aspects that a side lacks are left out.
     `limits` is {aspect: relative change that is tolerated}."""
-    simulated = base_runs[0]["simulated"]
-    ok_runs = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
-    found = [_outcome_change(base_runs, head_runs)]
-    if all(ok_runs):
-        found += [_amount_change(name, *ok_runs, 0.0 if simulated else limits[name], simulated) for name in AMOUNTS]
-        found += [_loss_change(*ok_runs, 0.0 if simulated else limits["loss"]), _digest_change(*ok_runs)]
-    return [change for change in found if change]
+    is_simulated = base_records[0]["simulated"]
+    ok_records_by_side = [[record for record in records if record["outcome"] == "ok"] for records in (base_records, head_records)]
+    found_changes = [_outcome_change(base_records, head_records)]
+    if all(ok_records_by_side):
+        found_changes += [_amount_change(name, *ok_records_by_side, 0.0 if is_simulated else limits[name], is_simulated) for name in AMOUNTS]
+        found_changes += [_loss_change(*ok_records_by_side, 0.0 if is_simulated else limits["loss"]), _digest_change(*ok_records_by_side)]
+    return [change for change in found_changes if change]
 
 
-def aspects_missing_in_head(base_runs, head_runs):
+def aspects_missing_in_head(base_records, head_records):
     """[aspect] of a cell that the records of BASE have and those of HEAD lack."""
-    ok_runs = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
-    if not all(ok_runs):
+    ok_records_by_side = [[record for record in side_records if record["outcome"] == "ok"] for side_records in (base_records, head_records)]
+    if not all(ok_records_by_side):
         return []
     has_value = lambda records, values_of: any(value is not None for record in records for value in values_of(record).values())  # noqa: E731
     values_of_aspect = {name: amount.values_of for name, amount in AMOUNTS.items()}
     values_of_aspect |= {name: (lambda record, name=name: {name: record[name]}) for name in ("loss", "digest")}
     return [name for name, values_of in values_of_aspect.items()
-            if has_value(ok_runs[0], values_of) and not has_value(ok_runs[1], values_of)]
+            if has_value(ok_records_by_side[0], values_of) and not has_value(ok_records_by_side[1], values_of)]
 
 
 # --- outcomes ---
 
-def _outcome_change(base_runs, head_runs):
+def _outcome_change(base_records, head_records):
     """The Change of the worst outcome; None if all runs of both sides are ok."""
-    ranks = [min(RANK_OF_OUTCOME.get(record["outcome"], 0) for record in side) for side in (base_runs, head_runs)]
-    texts = [_worst_outcome_text(side) for side in (base_runs, head_runs)]
-    make_change = lambda verdict, text: Change("outcome", verdict, texts[0], texts[1], None, None, text)  # noqa: E731
-    if ranks[1] < ranks[0]:
-        return make_change("regressed", f"was {base_runs[-1]['outcome']}, is {texts[1]}")
-    if ranks[1] > ranks[0]:
-        return make_change("improved", f"was {texts[0]}, is {head_runs[-1]['outcome']}")
-    if ranks == [1, 1]:
+    ranks_by_side = [min(RANK_OF_OUTCOME.get(record["outcome"], 0) for record in side_records) for side_records in (base_records, head_records)]
+    texts_by_side = [_worst_outcome_text(side_records) for side_records in (base_records, head_records)]
+    make_change = lambda verdict, text: Change("outcome", verdict, texts_by_side[0], texts_by_side[1], None, None, text)  # noqa: E731
+    if ranks_by_side[1] < ranks_by_side[0]:
+        return make_change("regressed", f"was {base_records[-1]['outcome']}, is {texts_by_side[1]}")
+    if ranks_by_side[1] > ranks_by_side[0]:
+        return make_change("improved", f"was {texts_by_side[0]}, is {head_records[-1]['outcome']}")
+    if ranks_by_side == [1, 1]:
         return make_change("ok", "infeasible on both sides")
-    if ranks == [0, 0]:
-        some = any(record["outcome"] == "ok" for record in head_runs) and any(record["outcome"] == "ok" for record in base_runs)
-        if some:
-            return make_change("ambiguous", f"failed in some runs of both sides: {texts[1]}")
-        return make_change("insufficient", f"failed on both sides: {texts[1]}")
+    if ranks_by_side == [0, 0]:
+        has_ok_on_both_sides = any(record["outcome"] == "ok" for record in head_records) and any(record["outcome"] == "ok" for record in base_records)
+        if has_ok_on_both_sides:
+            return make_change("ambiguous", f"failed in some runs of both sides: {texts_by_side[1]}")
+        return make_change("insufficient", f"failed on both sides: {texts_by_side[1]}")
     return None
 
 
 def _worst_outcome_text(records):
     """The worst outcome of the records and how often it occurs, as text."""
-    worst = min(records, key=lambda record: RANK_OF_OUTCOME.get(record["outcome"], 0))
-    text = worst["outcome"] + (f" ({worst['reason']})" if worst.get("reason") else "")
-    occurrences = sum(record["outcome"] == worst["outcome"] for record in records)
+    worst_record = min(records, key=lambda record: RANK_OF_OUTCOME.get(record["outcome"], 0))
+    text = worst_record["outcome"] + (f" ({worst_record['reason']})" if worst_record.get("reason") else "")
+    occurrences = sum(record["outcome"] == worst_record["outcome"] for record in records)
     return text + (f" in {occurrences} of {len(records)} runs" if occurrences < len(records) else "")
 
 
 # --- amounts ---
 
-def _amount_change(name, base_runs, head_runs, limit, is_simulated):
+def _amount_change(name, base_records, head_records, limit, is_simulated):
     """The Change of the median of one of AMOUNTS; None if it is not known on both sides."""
     amount = AMOUNTS[name]
-    sides = [[amount.values_of(record) for record in side] for side in (base_runs, head_runs)]
-    known = [part for part in sides[0][0] if all(values.get(part) is not None for side in sides for values in side)]
-    if not known:
+    values_by_side = [[amount.values_of(record) for record in of_side] for of_side in (base_records, head_records)]
+    known_parts = [part for part in values_by_side[0][0] if all(values.get(part) is not None for of_side in values_by_side for values in of_side)]
+    if not known_parts:
         return None
-    amounts = [[sum(values[part] for part in known) for values in side] for side in sides]
-    base, head = (statistics.median(side) for side in amounts)
-    if base == head:
-        return Change(name, "ok", base, head, 0.0, limit, None)
+    amounts_by_side = [[sum(values[part] for part in known_parts) for values in of_side] for of_side in values_by_side]
+    base_amount, head_amount = (statistics.median(of_side) for of_side in amounts_by_side)
+    if base_amount == head_amount:
+        return Change(name, "ok", base_amount, head_amount, 0.0, limit, None)
     min_amount = 1 if is_simulated else amount.min_amount
-    change = max(head, min_amount) / max(base, min_amount) - 1
+    relative_change = max(head_amount, min_amount) / max(base_amount, min_amount) - 1
     if not is_simulated:
-        limit = max(limit, _max_change_by_noise(amounts, min_amount))
-    shown = f"{name} {amount_text(base, amount.unit)} -> {amount_text(head, amount.unit)}"
-    verdict = "regressed" if change > limit else "improved" if change < -limit else "ok"
-    return Change(name, verdict, base, head, change, limit, shown if verdict != "ok" else None)
+        limit = max(limit, _max_change_by_noise(amounts_by_side, min_amount))
+    change_text = f"{name} {amount_text(base_amount, amount.unit)} -> {amount_text(head_amount, amount.unit)}"
+    verdict = "regressed" if relative_change > limit else "improved" if relative_change < -limit else "ok"
+    return Change(name, verdict, base_amount, head_amount, relative_change, limit, change_text if verdict != "ok" else None)
 
 
 def _max_change_by_noise(amounts_by_side, min_amount):
     """The relative change that noise alone may cause: three standard deviations of the difference between the means of the sides, from the
     spread of the runs within each. 0 if each side has one run."""
-    sides = [[math.log(max(value, min_amount)) for value in side] for side in amounts_by_side]
-    freedom = sum(len(side) - 1 for side in sides)
+    logs_by_side = [[math.log(max(amount, min_amount)) for amount in of_side] for of_side in amounts_by_side]
+    freedom = sum(len(of_side) - 1 for of_side in logs_by_side)
     if not freedom:
         return 0.0
-    squares = sum((value - statistics.fmean(side)) ** 2 for side in sides for value in side)
-    return math.expm1(min(NOISE_DEVIATIONS * math.sqrt(squares / freedom * sum(1 / len(side) for side in sides)), 600.0))
+    squares = sum((amount - statistics.fmean(of_side)) ** 2 for of_side in logs_by_side for amount in of_side)
+    return math.expm1(min(NOISE_DEVIATIONS * math.sqrt(squares / freedom * sum(1 / len(of_side) for of_side in logs_by_side)), 600.0))
 
 
 def amount_text(value, unit):
@@ -138,34 +138,34 @@ def amount_text(value, unit):
 
 # --- results of the computation ---
 
-def _loss_change(base_runs, head_runs, limit):
+def _loss_change(base_records, head_records, limit):
     """The Change of the loss, in either direction; None if a side has none."""
-    sides = [[record["loss"] for record in side if record["loss"] is not None] for side in (base_runs, head_runs)]
-    if not all(sides):
+    losses_by_side = [[record["loss"] for record in of_side if record["loss"] is not None] for of_side in (base_records, head_records)]
+    if not all(losses_by_side):
         return None
-    base, head = (statistics.median(side) for side in sides)
-    change = (head - base) / abs(base) if base else math.copysign(1.0, head) if head else 0.0
-    spread = max(max(side) - min(side) for side in sides) / (abs(base) or 1.0)
-    verdict = "regressed" if abs(change) > max(limit, 3 * spread) else "ok"
-    return Change("loss", verdict, base, head, change, limit, f"loss {base:.6g} -> {head:.6g}" if verdict != "ok" else None)
+    base_loss, head_loss = (statistics.median(of_side) for of_side in losses_by_side)
+    relative_change = (head_loss - base_loss) / abs(base_loss) if base_loss else math.copysign(1.0, head_loss) if head_loss else 0.0
+    relative_spread = max(max(of_side) - min(of_side) for of_side in losses_by_side) / (abs(base_loss) or 1.0)
+    verdict = "regressed" if abs(relative_change) > max(limit, 3 * relative_spread) else "ok"
+    return Change("loss", verdict, base_loss, head_loss, relative_change, limit, f"loss {base_loss:.6g} -> {head_loss:.6g}" if verdict != "ok" else None)
 
 
-def _digest_change(base_runs, head_runs):
+def _digest_change(base_records, head_records):
     """The Change of the digest. Different bits are a regression if the runs of BASE agree and all runs used the same engines. With
     different engines, which round differently, the change is ambiguous."""
-    sides = [{record["digest"] for record in side if record["digest"] is not None} for side in (base_runs, head_runs)]
-    if not all(sides):
+    digests_by_side = [{record["digest"] for record in of_side if record["digest"] is not None} for of_side in (base_records, head_records)]
+    if not all(digests_by_side):
         return None
-    make_change = lambda verdict, text: Change("digest", verdict, min(sides[0]), min(sides[1]), None, None, text)  # noqa: E731
-    if sides[0] == sides[1]:
+    make_change = lambda verdict, text: Change("digest", verdict, min(digests_by_side[0]), min(digests_by_side[1]), None, None, text)  # noqa: E731
+    if digests_by_side[0] == digests_by_side[1]:
         return make_change("ok", None)
-    if len({_engines(record) for record in [*base_runs, *head_runs]}) > 1:
+    if len({_engines(record) for record in [*base_records, *head_records]}) > 1:
         return make_change("ambiguous", "other digest, by other engines")
-    if len(sides[0]) > 1:
+    if len(digests_by_side[0]) > 1:
         return make_change("ambiguous", "the digest differs from run to run")
-    if len(sides[1]) > 1:
-        return make_change("regressed" if len(base_runs) > 1 else "ambiguous", "the digest differs from run to run now")
-    return make_change("regressed", f"digest {min(sides[0])} -> {min(sides[1])}")
+    if len(digests_by_side[1]) > 1:
+        return make_change("regressed" if len(base_records) > 1 else "ambiguous", "the digest differs from run to run now")
+    return make_change("regressed", f"digest {min(digests_by_side[0])} -> {min(digests_by_side[1])}")
 
 
 def _engines(record):

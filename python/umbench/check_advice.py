@@ -23,11 +23,12 @@ PROCESSES = 4  # number of simultaneous processes: each ends with one cell, whic
 
 def measured_groups(records):
     """{(group, ratio): {strategy: record}} of measured cells, with the last record of each cell."""
-    found = {}
+    cells_by_group = {}
     for record in records:
         if not record["simulated"] and record["ratio"] and not record["strategy"].startswith("plan:"):
-            found.setdefault((load.group_of(record), record["ratio"]), {})[record["strategy"]] = record
-    return {key: cells for key, cells in found.items() if sum(load.steady_ns(cell) is not None for cell in cells.values()) > 1}
+            cells_by_group.setdefault((load.group_of(record), record["ratio"]), {})[record["strategy"]] = record
+    return {group_and_ratio: cell_by_strategy for group_and_ratio, cell_by_strategy in cells_by_group.items()
+            if sum(load.steady_ns(cell) is not None for cell in cell_by_strategy.values()) > 1}
 
 
 def advise_command(umbench_path, backend, cell_by_strategy):
@@ -46,26 +47,26 @@ def advise_command(umbench_path, backend, cell_by_strategy):
 
 def run_advise(command):
     """The strategy that advise recommends; None if it finds none that works."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1) or not done.stdout:
-        raise load.BadInput(f"{' '.join(command)}: advise refused: {done.stderr.strip()}")
-    return json.loads(done.stdout)["named"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if finished.returncode not in (0, 1) or not finished.stdout:
+        raise load.BadInput(f"{' '.join(command)}: advise refused: {finished.stderr.strip()}")
+    return json.loads(finished.stdout)["named"]
 
 
 def compare_advice_with_fastest(umbench_path, backend, record_files):
     """[(file, group, ratio, recommended strategy, fastest strategy, time of the recommended strategy divided by that of the fastest, None if
     it has no time)]."""
-    asked = [(path, key, cells) for path in record_files for key, cells in measured_groups(load.read(path)[1]).items()]
-    commands = [advise_command(umbench_path, backend, cells) for _, _, cells in asked]
-    distinct = list(dict.fromkeys(commands))  # several files may have the same groups
+    groups_of_files = [(path, group_and_ratio, cell_by_strategy) for path in record_files for group_and_ratio, cell_by_strategy in measured_groups(load.read(path)[1]).items()]
+    commands = [advise_command(umbench_path, backend, cell_by_strategy) for _, _, cell_by_strategy in groups_of_files]
+    distinct_commands = list(dict.fromkeys(commands))  # several files may have the same groups
     with ThreadPoolExecutor(PROCESSES) as pool:
-        advice_by = dict(zip(distinct, pool.map(run_advise, distinct)))
-    chosen_of_each = [advice_by[command] for command in commands]
+        strategy_by_command = dict(zip(distinct_commands, pool.map(run_advise, distinct_commands)))
+    advised_strategies = [strategy_by_command[command] for command in commands]
     rows = []
-    for (path, (group, ratio), cells), chosen in zip(asked, chosen_of_each):
-        times = {strategy: load.steady_ns(cell) for strategy, cell in cells.items() if load.steady_ns(cell) is not None}
-        fastest = min(times, key=times.get)
-        rows.append((Path(path).name, group, ratio, chosen, fastest, times[chosen] / times[fastest] if chosen in times else None))
+    for (path, (group, ratio), cell_by_strategy), advised in zip(groups_of_files, advised_strategies):
+        ns_by_strategy = {strategy: load.steady_ns(cell) for strategy, cell in cell_by_strategy.items() if load.steady_ns(cell) is not None}
+        fastest = min(ns_by_strategy, key=ns_by_strategy.get)
+        rows.append((Path(path).name, group, ratio, advised, fastest, ns_by_strategy[advised] / ns_by_strategy[fastest] if advised in ns_by_strategy else None))
     return rows
 
 
@@ -82,14 +83,15 @@ def main():
     rows = compare_advice_with_fastest(options.umbench, options.backend, options.files)
     if not rows:
         raise load.TooLittle("no group of measured cells has two strategies that ended well")
-    for file, group, ratio, chosen, fastest, slowdown in rows:
-        cost = "did not run" if slowdown is None else f"{slowdown:.2f}x"
+    for file, group, ratio, advised, fastest, slowdown in rows:
+        slowdown_text = "did not run" if slowdown is None else f"{slowdown:.2f}x"
         print(f"{'right' if is_advice_right((slowdown,)) else 'WRONG'}  {file}: {group.network} b{group.batch} {group.precision} x{ratio:g}: "
-              f"{chosen} ({cost}), fastest {fastest}")
-    right = sum(map(is_advice_right, rows))
-    tight = [row for row in rows if row[2] > 1]
-    print(f"{right} of {len(rows)} groups right ({right / len(rows):.0%}); beyond ratio 1 {sum(map(is_advice_right, tight))} of {len(tight)}")
-    return 0 if right >= MIN_RIGHT_SHARE * len(rows) else 1
+              f"{advised} ({slowdown_text}), fastest {fastest}")
+    right_count = sum(map(is_advice_right, rows))
+    rows_beyond_ratio_1 = [row for row in rows if row[2] > 1]
+    print(f"{right_count} of {len(rows)} groups right ({right_count / len(rows):.0%}); "
+          f"beyond ratio 1 {sum(map(is_advice_right, rows_beyond_ratio_1))} of {len(rows_beyond_ratio_1)}")
+    return 0 if right_count >= MIN_RIGHT_SHARE * len(rows) else 1
 
 
 if __name__ == "__main__":

@@ -36,12 +36,12 @@ ROOT = places.TOP
 UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "%": 0.01, "x": 1, "×": 1, "times": 1, "": 1,
          "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "GB": 1e9, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "GiB/s": 2**30,
          "TFLOP/s": 1e12}
-FACTORS = "(?:x|×| ?(?:ms|us|µs|ns|s|min|%|times|[KMG]i?B/s|TB/s|TFLOP/s|seconds|minutes))"
+UNIT_SUFFIX = "(?:x|×| ?(?:ms|us|µs|ns|s|min|%|times|[KMG]i?B/s|TB/s|TFLOP/s|seconds|minutes))"
 NUMBER = r"(?<![\w.,/#-])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
-UNIT = rf"(?:{FACTORS}(?![\w/])|(?<=\.\d) [KMGT]i?B|(?<=\.\d\d) [KMGT]i?B)"
+UNIT = rf"(?:{UNIT_SUFFIX}(?![\w/])|(?<=\.\d) [KMGT]i?B|(?<=\.\d\d) [KMGT]i?B)"
 LISTED = r"(?=(?:(?:,| and| or| to| /) \d[\d.]*)+" + UNIT + ")"  # after a number: further numbers and one unit for all, as in 1.1, 2 and 3 ms
-IN_TEXT = re.compile(rf"{NUMBER}(?:{UNIT}|{LISTED}| of (?:the )?\d+)")
-IN_TABLE = re.compile(rf"{NUMBER}{UNIT}|(?<![\w.,/#-])\d+\.\d+(?: [KMGT]i?B)?")
+FIGURE_IN_TEXT = re.compile(rf"{NUMBER}(?:{UNIT}|{LISTED}| of (?:the )?\d+)")
+FIGURE_IN_TABLE = re.compile(rf"{NUMBER}{UNIT}|(?<![\w.,/#-])\d+\.\d+(?: [KMGT]i?B)?")
 RATIO = re.compile(rf"\b(?:ratio|at) \d+(?:\.\d+)?(?!\.?\d|{UNIT})")  # ratios of cells, which are not results
 LITERAL = re.compile(r"([+-]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?) ?([^\d\s]\S*)?$")
 COMMENT = re.compile(r"<!--(.*?)-->", re.S)
@@ -54,33 +54,33 @@ Block = namedtuple("Block", "line text comments")  # comments: [(line, text), ..
 def blocks_of_page(page_text):
     """[Block] of a page: its paragraphs, list items and tables without code, each with the comments right after it."""
     page_text = re.sub(r"(?ms)^( *)```.*?^\1```$", lambda code: "\n" * code[0].count("\n"), page_text)
-    comments = {}
+    comment_by_line = {}
 
     def replace_by_marks(comment_match):
         line = 1 + page_text.count("\n", 0, comment_match.start())
-        comments[line] = comment_match[1].strip()
+        comment_by_line[line] = comment_match[1].strip()
         return "\x00" + "\n\x01" * comment_match[0].count("\n")
 
-    marked = COMMENT.sub(replace_by_marks, page_text).split("\n")
-    found, in_block = [], False
-    for number, line in enumerate(marked, start=1):
+    marked_lines = COMMENT.sub(replace_by_marks, page_text).split("\n")
+    blocks, in_block = [], False
+    for line_number, line in enumerate(marked_lines, start=1):
         bare = line.replace("\x00", "").replace("\x01", "")
         if bare.strip():
-            begins_item = re.match(r" *(?:[-*]|\d+\.) ", bare) or bare.startswith("#")
-            table = bare.startswith("|")
+            begins_block = re.match(r" *(?:[-*]|\d+\.) ", bare) or bare.startswith("#")
+            is_table = bare.startswith("|")
             if bare.startswith("    ") and not in_block:
                 continue  # skips lines of code
-            if not in_block or begins_item or (table != found[-1].text.startswith("|")) or found[-1].comments:
-                found.append(Block(number, "", []))
-            found[-1] = found[-1]._replace(text=found[-1].text + bare + "\n")
+            if not in_block or begins_block or (is_table != blocks[-1].text.startswith("|")) or blocks[-1].comments:
+                blocks.append(Block(line_number, "", []))
+            blocks[-1] = blocks[-1]._replace(text=blocks[-1].text + bare + "\n")
             in_block = not bare.startswith("#")
         elif "\x01" not in line and "\x00" not in line:
             in_block = False
         if "\x00" in line:
-            if not found:
-                raise WrongFigure(f"{number}: a comment with nothing before it")
-            found[-1].comments.append((number, comments[number]))
-    return found
+            if not blocks:
+                raise WrongFigure(f"{line_number}: a comment with nothing before it")
+            blocks[-1].comments.append((line_number, comment_by_line[line_number]))
+    return blocks
 
 
 def plain_text(text):
@@ -94,27 +94,27 @@ def quoted_numbers(block):
     """The figures that need a comment, as they are written in the text."""
     if block.text.startswith("|"):
         rows = block.text.splitlines()
-        return [each[0].strip() for row in rows[2:] for cell in plain_text(row).split("|")[1:] for each in IN_TABLE.finditer(cell)]
-    return [each[0].strip() for each in IN_TEXT.finditer(RATIO.sub(" ", plain_text(block.text)))]
+        return [each[0].strip() for row in rows[2:] for cell in plain_text(row).split("|")[1:] for each in FIGURE_IN_TABLE.finditer(cell)]
+    return [each[0].strip() for each in FIGURE_IN_TEXT.finditer(RATIO.sub(" ", plain_text(block.text)))]
 
 
 # --- comments ---
 
 def check_literal(literal, value):
     """Compares a figure as written, such as "1.12x", with its value, or "3 of 7" with (3, 7). Throws WrongFigure."""
-    counted = re.fullmatch(r"(\d+) of (?:the )?(\d+)", literal)
-    if counted:
-        if (int(counted[1]), int(counted[2])) != tuple(value):
+    count_match = re.fullmatch(r"(\d+) of (?:the )?(\d+)", literal)
+    if count_match:
+        if (int(count_match[1]), int(count_match[2])) != tuple(value):
             raise WrongFigure(f"{literal} is {value[0]} of {value[1]}")
         return
-    parts = LITERAL.fullmatch(literal)
-    if not parts or (parts[2] or "") not in UNITS:
+    literal_match = LITERAL.fullmatch(literal)
+    if not literal_match or (literal_match[2] or "") not in UNITS:
         raise WrongFigure(f"'{literal}' is no number with a known unit")
-    number, scaled = parts[1].replace(",", ""), value / UNITS[parts[2] or ""]
+    number, scaled = literal_match[1].replace(",", ""), value / UNITS[literal_match[2] or ""]
     decimals = len(number.partition("e")[0].partition(".")[2])
     step = 10.0 ** (int(number.partition("e")[2] or 0) - decimals)
     if not math.isfinite(scaled) or abs(float(number) - scaled) > 0.5000001 * step:
-        raise WrongFigure(f"{literal} is {scaled:.6g}{' ' + parts[2] if parts[2] else ''}")
+        raise WrongFigure(f"{literal} is {scaled:.6g}{' ' + literal_match[2] if literal_match[2] else ''}")
 
 
 def require_in_text(literal, text):
@@ -125,9 +125,9 @@ def require_in_text(literal, text):
 
 def check_quotes(comment, block):
     """Evaluates a comment that begins with "from". Returns [figure of the text] that it confirms. Throws WrongFigure."""
-    head, *lines = comment.split("\n")
-    paths = tuple(head.removeprefix("from ").replace(",", " ").split())
-    backed = []
+    first_line, *lines = comment.split("\n")
+    paths = tuple(first_line.removeprefix("from ").replace(",", " ").split())
+    backed_figures = []
     for line in filter(str.strip, lines):
         left, equals, right = line.partition(" = ")
         if not equals:
@@ -139,22 +139,22 @@ def check_quotes(comment, block):
         for literal, value in zip(literals, values):
             require_in_text(literal, plain_text(block.text))
             check_literal(literal, value)
-        backed += literals
-    return backed
+        backed_figures += literals
+    return backed_figures
 
 
 @functools.lru_cache(maxsize=None)
 def printed_rows(command):
     """{(text of each cell)} of all table rows that a command of the repository prints."""
-    words = shlex.split(command)
-    if words[0] == "umbench":
-        words[0] = os.environ.get("UMBENCH") or "umbench"
-    elif words[0] == "python3":
-        words[0] = sys.executable
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise WrongFigure(f"{command}: exit code {done.returncode}: {done.stderr.strip()[:200]}")
-    return {_cells_of_row(line) for line in done.stdout.splitlines() if line.startswith("|")}
+    command_words = shlex.split(command)
+    if command_words[0] == "umbench":
+        command_words[0] = os.environ.get("UMBENCH") or "umbench"
+    elif command_words[0] == "python3":
+        command_words[0] = sys.executable
+    finished = subprocess.run(command_words, cwd=ROOT, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise WrongFigure(f"{command}: exit code {finished.returncode}: {finished.stderr.strip()[:200]}")
+    return {_cells_of_row(line) for line in finished.stdout.splitlines() if line.startswith("|")}
 
 
 def _cells_of_row(line):
@@ -164,52 +164,52 @@ def _cells_of_row(line):
 def check_table(comment, block):
     """Compares a table with the output of a command. The table may leave out columns and rows. Throws WrongFigure."""
     command = comment.removeprefix("table:").strip()
-    printed = printed_rows(command)
+    known_rows = printed_rows(command)
     for line in block.text.splitlines()[2:]:
         row = _cells_of_row(line)
-        if not any(_is_subsequence(row, known) for known in printed):
+        if not any(_is_subsequence(row, known_row) for known_row in known_rows):
             raise WrongFigure(f"{command}: prints no row {' | '.join(row)}")
 
 
 def _is_subsequence(row, printed_row):
-    rest = iter(printed_row)
-    return all(cell in rest for cell in row)
+    remaining_cells = iter(printed_row)
+    return all(cell in remaining_cells for cell in row)
 
 
 def check_block(block):
     """Checks the figures of a Block, a paragraph, list item or table of a page, against the comments after it; returns [(line, error), ...]."""
-    wrong, backed = [], []
+    errors, backed_figures = [], []
     for line, comment in block.comments:
         try:
             if comment.startswith("from "):
-                backed += check_quotes(comment, block)
+                backed_figures += check_quotes(comment, block)
             elif comment.startswith("table:"):
                 check_table(comment, block)
-                backed = quoted_numbers(block)
+                backed_figures = quoted_numbers(block)
             elif comment.startswith("given:"):
-                given = [each.strip() for each in comment.removeprefix("given:").replace("\n", " ").split(", ")]
-                for literal in given:
+                given_figures = [each.strip() for each in comment.removeprefix("given:").replace("\n", " ").split(", ")]
+                for literal in given_figures:
                     require_in_text(literal, plain_text(block.text))
-                backed += given
+                backed_figures += given_figures
             elif comment.startswith("tested:"):
-                test = comment.removeprefix("tested:").strip()
-                if not (ROOT / test).is_file():
-                    raise WrongFigure(f"{test} is not there")
-                backed = quoted_numbers(block)
+                test_file = comment.removeprefix("tested:").strip()
+                if not (ROOT / test_file).is_file():
+                    raise WrongFigure(f"{test_file} is not there")
+                backed_figures = quoted_numbers(block)
             else:
                 raise WrongFigure(f"a comment that begins with none of from, table:, given:, tested: ({comment[:30]})")
         except WrongFigure as error:
-            wrong.append((line, str(error)))
-    if wrong:
-        return wrong
-    left = list(backed)
+            errors.append((line, str(error)))
+    if errors:
+        return errors
+    figures_left = list(backed_figures)
     for figure in quoted_numbers(block):
-        if figure in left:
-            left.remove(figure)
-        elif figure not in backed:
-            wrong.append((block.line, f"nothing backs {figure}"))
-    wrong += [(block.line, f"{figure} stands fewer times than it is quoted") for figure in left if backed.count(figure) > 1]
-    return wrong
+        if figure in figures_left:
+            figures_left.remove(figure)
+        elif figure not in backed_figures:
+            errors.append((block.line, f"nothing backs {figure}"))
+    errors += [(block.line, f"{figure} stands fewer times than it is quoted") for figure in figures_left if backed_figures.count(figure) > 1]
+    return errors
 
 
 def check_text(page_text):
@@ -225,7 +225,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE.md")
     options = parser.parse_args()
-    code = 0
+    exit_code = 0
     for page in options.pages or default_pages():
         try:
             text = page.read_text(encoding="utf-8")
@@ -233,8 +233,8 @@ def main():
             raise load.BadInput(f"{page}: {getattr(error, 'strerror', None) or error}") from error
         for line, complaint in check_text(text):
             print(f"{page}:{line}: {complaint}")
-            code = 1
-    return code
+            exit_code = 1
+    return exit_code
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ def main():
         raise load.BadInput(f"--out {options.out}: is what is compared; choose another")
     print_warning = lambda text: output.print_to_stderr(f"umbench: warning: {text}")  # noqa: E731
     if options.pairs:
-        found = compare_pairs.compare(options, print_warning)
-        output.write(compare_pairs.as_markdown(found) if options.format == "markdown" else compare_pairs.as_text(found), options.out)
-        return max((pair.exit_code for pair in found), key=EXIT_CODES.index)
-    found = comparison.compare(options, print_warning)
-    print_comparison.write(found, options)
-    return found.exit_code
+        pairs = compare_pairs.compare(options, print_warning)
+        output.write(compare_pairs.as_markdown(pairs) if options.format == "markdown" else compare_pairs.as_text(pairs), options.out)
+        return max((pair.exit_code for pair in pairs), key=EXIT_CODES.index)
+    result = comparison.compare(options, print_warning)
+    print_comparison.write(result, options)
+    return result.exit_code
 
 
 if __name__ == "__main__":

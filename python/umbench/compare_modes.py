@@ -21,40 +21,40 @@ TO_HOST = ("driver_evict_bytes", "plan_evict_bytes")
 
 
 def main():
-    modes = {mode: run_in_mode(mode) for mode in ("simulated", "capped")}
-    rows, in_both, refused = [], 0, 0
-    for key, simulated in modes["simulated"].items():
-        capped = modes["capped"][key]
+    records_by_mode = {mode: run_in_mode(mode) for mode in ("simulated", "capped")}
+    rows, cells_in_both, refused_count = [], 0, 0
+    for cell_text, simulated in records_by_mode["simulated"].items():
+        capped = records_by_mode["capped"][cell_text]
         if simulated["outcome"] != "ok" or capped["outcome"] != "ok":
-            refused += simulated["outcome"] != capped["outcome"]
+            refused_count += simulated["outcome"] != capped["outcome"]
             continue
-        in_both += 1
-        factor = load.steady_ns(simulated) / load.steady_ns(capped)
-        if max(factor, 1 / factor) > MIN_FACTOR:
-            rows.append((factor, key, simulated, capped))
+        cells_in_both += 1
+        time_ratio = load.steady_ns(simulated) / load.steady_ns(capped)
+        if max(time_ratio, 1 / time_ratio) > MIN_FACTOR:
+            rows.append((time_ratio, cell_text, simulated, capped))
     rows.sort(key=lambda row: -max(row[0], 1 / row[0]))
-    print(f"Machine file h200, {in_both} cells in both modes, {refused} that only one of them can run. {len(rows)} differ by more than "
+    print(f"Machine file h200, {cells_in_both} cells in both modes, {refused_count} that only one of them can run. {len(rows)} differ by more than "
           f"{MIN_FACTOR} times: {sum(row[0] > 1 for row in rows)} are slower in mode `simulated`, {sum(row[0] < 1 for row in rows)} in "
           "`capped`.\n")
     print("| cell | simulated, ms | capped, ms | | in, GiB | out, GiB | what decides |\n|---|---:|---:|---:|---|---|---|")
-    for factor, key, simulated, capped in rows:
-        moved = [" and ".join(f"{moved_gib(record, names):.2f}" for record in (simulated, capped)) for names in (TO_DEVICE, TO_HOST)]
-        print(f"| {key} | {load.steady_ns(simulated) / 1e6:.1f} | {load.steady_ns(capped) / 1e6:.1f} | {factor:.2f} | {moved[0]} | {moved[1]} | "
-              f"{why_one_mode_is_slower(factor, simulated, capped)} |")
+    for time_ratio, cell_text, simulated, capped in rows:
+        moved_texts = [" and ".join(f"{moved_gib(record, counter_names):.2f}" for record in (simulated, capped)) for counter_names in (TO_DEVICE, TO_HOST)]
+        print(f"| {cell_text} | {load.steady_ns(simulated) / 1e6:.1f} | {load.steady_ns(capped) / 1e6:.1f} | {time_ratio:.2f} | {moved_texts[0]} | {moved_texts[1]} | "
+              f"{why_one_mode_is_slower(time_ratio, simulated, capped)} |")
 
 
 def run_in_mode(mode):
     """{text of the cell: record} of GRIDS in a mode."""
-    common = {"pass": "train", "strategy": STRATEGIES, "ratio": [1.1, 1.25, 1.5, 2], "mode": mode, "backend": "sim:h200",
-              "iterations": 5, "deadline_s": 60}
+    common_fields = {"pass": "train", "strategy": STRATEGIES, "ratio": [1.1, 1.25, 1.5, 2], "mode": mode, "backend": "sim:h200",
+                     "iterations": 5, "deadline_s": 60}
     with tempfile.TemporaryDirectory() as folder:
-        spec, out = Path(folder) / "spec.json", Path(folder) / "out.jsonl"
-        spec.write_text(json.dumps({"schema": 1, "name": "modes", "common": common, "grids": GRIDS}), encoding="utf-8")
-        done = subprocess.run([os.environ["UMBENCH"], "sweep", spec, "--out", out], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True)
-        if not out.exists():
-            sys.exit(done.stderr)
-        records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        spec_file, record_file = Path(folder) / "spec.json", Path(folder) / "out.jsonl"
+        spec_file.write_text(json.dumps({"schema": 1, "name": "modes", "common": common_fields, "grids": GRIDS}), encoding="utf-8")
+        finished = subprocess.run([os.environ["UMBENCH"], "sweep", spec_file, "--out", record_file], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True)
+        if not record_file.exists():
+            sys.exit(finished.stderr)
+        records = [json.loads(line) for line in record_file.read_text(encoding="utf-8").splitlines()]
     return {f"{r['network']} {r['batch']}, {'not fused' if r['fusion'] == 'none' else r['fusion']}, `{r['strategy']}`, {r['ratio']:g}": r
             for r in records if r["kind"] == "record"}
 
@@ -67,16 +67,16 @@ def moved_gib(record, counter_names):
 def why_one_mode_is_slower(time_ratio, simulated_record, capped_record):
     """A text that says why one mode is slower. `time_ratio` is the simulated time divided by the capped one. More bytes over the link are the
     reason if the square of their ratio exceeds the ratio of the times."""
-    bytes_of = [max(moved_gib(record, TO_DEVICE) + moved_gib(record, TO_HOST), 1e-6) for record in (simulated_record, capped_record)]
-    slow, fast = (0, 1) if time_ratio > 1 else (1, 0)
-    more = bytes_of[slow] / bytes_of[fast]
-    who = ("the driver's evictions within kernels", "the plan's evictions before operators")[slow]
-    if more ** 2 > max(time_ratio, 1 / time_ratio):
-        return f"{who} move {min(more, 99):.1f} times as much: they take what the same or the next operator needs"
-    faulted = [moved_gib(record, TO_DEVICE[:1]) for record in (simulated_record, capped_record)]
-    if faulted[slow] > 1.3 * faulted[fast]:
-        return f"as much moves, but {faulted[slow]:.2f} GiB by faults instead of {faulted[fast]:.2f}"
-    if slow == 0:
+    moved_gibs = [max(moved_gib(record, TO_DEVICE) + moved_gib(record, TO_HOST), 1e-6) for record in (simulated_record, capped_record)]
+    slow_index, fast_index = (0, 1) if time_ratio > 1 else (1, 0)
+    moved_ratio = moved_gibs[slow_index] / moved_gibs[fast_index]
+    evictions_text = ("the driver's evictions within kernels", "the plan's evictions before operators")[slow_index]
+    if moved_ratio ** 2 > max(time_ratio, 1 / time_ratio):
+        return f"{evictions_text} move {min(moved_ratio, 99):.1f} times as much: they take what the same or the next operator needs"
+    faulted_gibs = [moved_gib(record, TO_DEVICE[:1]) for record in (simulated_record, capped_record)]
+    if faulted_gibs[slow_index] > 1.3 * faulted_gibs[fast_index]:
+        return f"as much moves, but {faulted_gibs[slow_index]:.2f} GiB by faults instead of {faulted_gibs[fast_index]:.2f}"
+    if slow_index == 0:
         return "as much moves, but kernels wait for the driver's evictions; the plan's run beside them"
     return "as much moves, but prefetches to the host map every page for the CPU and hold up faults; the driver's evictions do not"
 

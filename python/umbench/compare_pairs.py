@@ -14,19 +14,19 @@ def compare(options, print_warning):
     for side in (options.base, options.head):
         if not Path(side).is_dir():
             raise load.BadInput(f"{side}: --pairs wants two folders with a record file a run")
-    names = sorted({path.name for path in load.files_in(options.base, "*.jsonl")}
-                   & {path.name for path in load.files_in(options.head, "*.jsonl")})
-    if not names:
+    file_names = sorted({path.name for path in load.files_in(options.base, "*.jsonl")}
+                        & {path.name for path in load.files_in(options.head, "*.jsonl")})
+    if not file_names:
         raise load.BadInput(f"{options.base} and {options.head} have no *.jsonl of one name in common")
-    return [_compare_pair(name, options, print_warning) for name in names]
+    return [_compare_pair(file_name, options, print_warning) for file_name in file_names]
 
 
 def _compare_pair(file_name, options, print_warning):
-    of_pair = dict(vars(options), base=Path(options.base) / file_name, head=Path(options.head) / file_name)
-    found = comparison.compare(type(options)(**of_pair), print_warning)
-    changes = [row.finding.change for row in found.rows if row.finding.change is not None]
-    return Pair(file_name.removesuffix(".jsonl"), Counter(row.verdict for row in found.rows),
-                max(changes, key=abs) if changes else None, found.exit_code)
+    options_of_pair = dict(vars(options), base=Path(options.base) / file_name, head=Path(options.head) / file_name)
+    result = comparison.compare(type(options)(**options_of_pair), print_warning)
+    changes = [row.finding.change for row in result.rows if row.finding.change is not None]
+    return Pair(file_name.removesuffix(".jsonl"), Counter(row.verdict for row in result.rows),
+                max(changes, key=abs) if changes else None, result.exit_code)
 
 
 COLUMNS = ["pair", "cells", *VERDICTS, "largest change"]
@@ -50,5 +50,5 @@ def as_markdown(pairs):
 
 
 def _summary(pairs):
-    regressed = sum(pair.exit_code == comparison.EXIT_REGRESSED for pair in pairs)
-    return f"{load.count_text(len(pairs), 'pair')}, {regressed} of them regressed"
+    regressed_count = sum(pair.exit_code == comparison.EXIT_REGRESSED for pair in pairs)
+    return f"{load.count_text(len(pairs), 'pair')}, {regressed_count} of them regressed"

@@ -5,22 +5,22 @@ import sys
 
 from umbench import output
 
-PACKAGES = {"numpy": "python3-numpy", "scipy": "python3-scipy", "matplotlib": "python3-matplotlib",
-            "jsonschema": "python3-jsonschema", "jinja2": "python3-jinja2"}
+DEBIAN_PACKAGES = {"numpy": "python3-numpy", "scipy": "python3-scipy", "matplotlib": "python3-matplotlib",
+                   "jsonschema": "python3-jsonschema", "jinja2": "python3-jinja2"}
 
 
 def require(*module_names):
     """Imports the modules. Exits with code 2 and a message if one is missing or cannot be imported."""
-    missing = []
+    missing_names = []
     for name in module_names:
         try:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001: a package made for another Python can raise any exception
             if not (isinstance(error, ModuleNotFoundError) and error.name == name):
                 exit_with_message(f"{sys.executable} cannot import {name} ({type(error).__name__}: {error}); install it anew")
-            missing.append(name)
-    if missing:
-        exit_with_message(f"{sys.executable} lacks {', '.join(missing)}; install it (Debian: {' '.join(PACKAGES[name] for name in missing)})")
+            missing_names.append(name)
+    if missing_names:
+        exit_with_message(f"{sys.executable} lacks {', '.join(missing_names)}; install it (Debian: {' '.join(DEBIAN_PACKAGES[name] for name in missing_names)})")
 
 
 def exit_with_message(problem):

@@ -12,7 +12,7 @@ from umbench import load, perfetto
 NS_PER_S = 1e9
 
 
-def successful(records):
+def successful_records(records):
     return [record for record in records if load.steady_ns(record) is not None]
 
 
@@ -25,26 +25,26 @@ def as_google_benchmark(environments, records):
 
 
 def _context(environments):
-    last = environments[-1] if environments else {}
-    host, gpu = last.get("host") or {}, last.get("gpu") or {}
-    context = {"date": last.get("created"), "host_name": "", "executable": "umbench", "num_cpus": host.get("cores") or 0,
+    last_environment = environments[-1] if environments else {}
+    host, gpu = last_environment.get("host") or {}, last_environment.get("gpu") or {}
+    context = {"date": last_environment.get("created"), "host_name": "", "executable": "umbench", "num_cpus": host.get("cores") or 0,
                "mhz_per_cpu": 0, "cpu_scaling_enabled": False, "caches": [], "load_avg": [],
-               "library_version": last.get("umbench"), "library_build_type": "release", "json_schema_version": 1}
+               "library_version": last_environment.get("umbench"), "library_build_type": "release", "json_schema_version": 1}
     return context | {"gpu": gpu.get("name") or ""}
 
 
 def _benchmark_entries(family_index, record):
-    name = record["key"]
-    common = {"name": name, "family_index": family_index, "per_family_instance_index": 0, "run_name": name,
-              "run_type": "iteration", "threads": 1, "label": load.provenance(load.group_of(record))}
+    key = record["key"]
+    common_fields = {"name": key, "family_index": family_index, "per_family_instance_index": 0, "run_name": key,
+                     "run_type": "iteration", "threads": 1, "label": load.provenance(load.group_of(record))}
     if record["outcome"] != "ok":
         reason = f"{record['outcome']}: {record['reason']}"
-        return [common | {"repetitions": 1, "repetition_index": 0, "error_occurred": True, "error_message": reason,
-                          "iterations": 0, "real_time": 0.0, "cpu_time": 0.0, "time_unit": "ns"}]
-    times, cpu = load.steady_samples(record), _cpu_ns(record)
-    entries = [common | {"repetitions": len(times), "repetition_index": index, "iterations": 1, "real_time": time,
-                         "cpu_time": cpu, "time_unit": "ns"} for index, time in enumerate(times)]
-    return entries + _aggregates(common, times, cpu)
+        return [common_fields | {"repetitions": 1, "repetition_index": 0, "error_occurred": True, "error_message": reason,
+                                 "iterations": 0, "real_time": 0.0, "cpu_time": 0.0, "time_unit": "ns"}]
+    times_ns, cpu_ns = load.steady_samples(record), _cpu_ns(record)
+    entries = [common_fields | {"repetitions": len(times_ns), "repetition_index": index, "iterations": 1, "real_time": time_ns,
+                                "cpu_time": cpu_ns, "time_unit": "ns"} for index, time_ns in enumerate(times_ns)]
+    return entries + _aggregate_entries(common_fields, times_ns, cpu_ns)
 
 
 def _cpu_ns(record):
@@ -52,40 +52,40 @@ def _cpu_ns(record):
     return (record.get("observed") or {}).get("host_cpu_ns") or 0.0
 
 
-def _aggregates(common_fields, times_ns, cpu_ns):
+def _aggregate_entries(common_fields, times_ns, cpu_ns):
     if len(times_ns) < 2:
         return []
-    figures = {"mean": statistics.mean(times_ns), "median": statistics.median(times_ns), "stddev": statistics.stdev(times_ns)}
+    ns_by_aggregate = {"mean": statistics.mean(times_ns), "median": statistics.median(times_ns), "stddev": statistics.stdev(times_ns)}
     return [common_fields | {"name": f"{common_fields['run_name']}_{name}", "run_type": "aggregate", "aggregate_name": name,
                       "aggregate_unit": "time", "repetitions": len(times_ns), "iterations": len(times_ns),
-                      "real_time": value, "cpu_time": 0.0 if name == "stddev" else cpu_ns, "time_unit": "ns"} for name, value in figures.items()]
+                      "real_time": aggregate_ns, "cpu_time": 0.0 if name == "stddev" else cpu_ns, "time_unit": "ns"} for name, aggregate_ns in ns_by_aggregate.items()]
 
 
 # --- continuous integration ---
 
 def as_github_action(_, records):
     entries = []
-    for record in successful(records):
-        times = load.steady_samples(record)
-        spread = f"± {max(times) - min(times)} ns" if len(times) > 1 else ""
-        entries.append({"name": _entry_name(record), "unit": "ns", "value": load.steady_ns(record), "range": spread,
-                        "extra": f"{len(times)} iterations after the first, {load.provenance(load.group_of(record))}"})
+    for record in successful_records(records):
+        times_ns = load.steady_samples(record)
+        range_text = f"± {max(times_ns) - min(times_ns)} ns" if len(times_ns) > 1 else ""
+        entries.append({"name": _entry_name(record), "unit": "ns", "value": load.steady_ns(record), "range": range_text,
+                        "extra": f"{len(times_ns)} iterations after the first, {load.provenance(load.group_of(record))}"})
     return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
 
 
 def as_bencher(_, records):
-    found = {}
-    for record in successful(records):
-        times = load.steady_samples(record)
-        latency = {"value": load.steady_ns(record), "lower_value": min(times), "upper_value": max(times)}
-        found[_entry_name(record)] = {"latency": latency}
+    measures_by_entry = {}
+    for record in successful_records(records):
+        times_ns = load.steady_samples(record)
+        latency = {"value": load.steady_ns(record), "lower_value": min(times_ns), "upper_value": max(times_ns)}
+        measures_by_entry[_entry_name(record)] = {"latency": latency}
         memory, observed = record.get("memory") or {}, record.get("observed") or {}
-        last, moved = load.last_counters(record), load.moved_bytes(record)
+        last_counters, moved_bytes = load.last_counters(record), load.moved_bytes(record)
         measures = {"peak-device-bytes": memory.get("peak_device_bytes"), "footprint-bytes": memory.get("footprint_bytes"),
-                    "link-bytes": sum(moved) if moved else None, "faults": last.get("faults"),
+                    "link-bytes": sum(moved_bytes) if moved_bytes else None, "faults": last_counters.get("faults"),
                     "host-cpu": observed.get("host_cpu_ns"), "energy": observed.get("energy_uj")}
-        found[_entry_name(record)] |= {name: {"value": value} for name, value in measures.items() if value is not None}
-    return json.dumps(found, indent=1) + "\n"
+        measures_by_entry[_entry_name(record)] |= {name: {"value": value} for name, value in measures.items() if value is not None}
+    return json.dumps(measures_by_entry, indent=1) + "\n"
 
 
 def _entry_name(record):
@@ -93,19 +93,19 @@ def _entry_name(record):
 
 
 def as_junit(_, records):
-    failed = [record for record in records if record["outcome"] not in ("ok", "infeasible")]
-    times = {record["key"]: sum(record["samples_ns"] or []) / NS_PER_S for record in records}
-    suite = xml.Element("testsuite", name="umbench", tests=str(len(records)), failures=str(len(failed)), errors="0",
-                        skipped=str(sum(record["outcome"] == "infeasible" for record in records)),
-                        time=f"{sum(times.values()):.9f}")
+    failed_records = [record for record in records if record["outcome"] not in ("ok", "infeasible")]
+    seconds_by_key = {record["key"]: sum(record["samples_ns"] or []) / NS_PER_S for record in records}
+    suite_element = xml.Element("testsuite", name="umbench", tests=str(len(records)), failures=str(len(failed_records)), errors="0",
+                                skipped=str(sum(record["outcome"] == "infeasible" for record in records)),
+                                time=f"{sum(seconds_by_key.values()):.9f}")
     for record in records:
-        case = xml.SubElement(suite, "testcase", name=_escaped_for_xml(_entry_name(record)), classname=_escaped_for_xml(f"umbench.{record['network']}"),
-                              time=f"{times[record['key']]:.9f}")
+        case_element = xml.SubElement(suite_element, "testcase", name=_escaped_for_xml(_entry_name(record)), classname=_escaped_for_xml(f"umbench.{record['network']}"),
+                                      time=f"{seconds_by_key[record['key']]:.9f}")
         if record["outcome"] == "infeasible":
-            xml.SubElement(case, "skipped", message=_escaped_for_xml(f"infeasible: {record['reason']}"))
+            xml.SubElement(case_element, "skipped", message=_escaped_for_xml(f"infeasible: {record['reason']}"))
         elif record["outcome"] != "ok":
-            xml.SubElement(case, "failure", type=record["outcome"], message=_escaped_for_xml(record["reason"] or ""))
-    return xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+            xml.SubElement(case_element, "failure", type=record["outcome"], message=_escaped_for_xml(record["reason"] or ""))
+    return xml.tostring(suite_element, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _escaped_for_xml(text):
@@ -128,25 +128,25 @@ def as_csv(environments, records):
     """CSV with one row a cell. The column `commit` has the build that wrote the file; it is empty if several builds did."""
     builds = {environment["umbench"] for environment in environments}
     commit = builds.pop() if len(builds) == 1 else None
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS + OBSERVED + MEMORY + [f"last_{name}" for name in COUNTERS])
     for record in records:
-        last = load.last_counters(record)
-        facts = record | {"first_ns": (record["samples_ns"] or [None])[0], "median_ns": load.steady_ns(record),
-                          "insize": record["network_knobs"].get("insize"), "commit": commit,
-                          "network_knobs": _knobs_text(record["network_knobs"]),
-                          "strategy_knobs": _knobs_text(record["strategy_knobs"])}
-        writer.writerow([facts.get(name) for name in COLUMNS]
+        last_counters = load.last_counters(record)
+        fields = record | {"first_ns": (record["samples_ns"] or [None])[0], "median_ns": load.steady_ns(record),
+                           "insize": record["network_knobs"].get("insize"), "commit": commit,
+                           "network_knobs": _knobs_text(record["network_knobs"]),
+                           "strategy_knobs": _knobs_text(record["strategy_knobs"])}
+        writer.writerow([fields.get(name) for name in COLUMNS]
                         + [(record.get("observed") or {}).get(name) for name in OBSERVED]
                         + [(record.get("memory") or {}).get(name) for name in MEMORY]
-                        + [last.get(name) for name in COUNTERS])
-    return text.getvalue()
+                        + [last_counters.get(name) for name in COUNTERS])
+    return buffer.getvalue()
 
 
-def _knobs_text(knobs):
+def _knobs_text(value_by_knob):
     """Knobs as text, such as "ahead=2 gap=32"."""
-    return " ".join(f"{name}={knobs[name]}" for name in sorted(knobs))
+    return " ".join(f"{name}={value_by_knob[name]}" for name in sorted(value_by_knob))
 
 
 FORMATS = {"google-benchmark": as_google_benchmark, "github-action": as_github_action, "bencher": as_bencher, "junit": as_junit,

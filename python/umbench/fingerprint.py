@@ -6,7 +6,7 @@ model, or other processes on one of them, are noted but allowed: machines of a p
 
 from collections import namedtuple
 
-IGNORED = {"kind", "schema", "umbench", "created"}
+IGNORED_FACTS = {"kind", "schema", "umbench", "created"}
 REASONS_MISSING = "facts_missing"  # the field with the reasons why facts are unknown; it is not compared
 
 OTHER_GPU = "gpu.facts.uuid_hash"
@@ -24,19 +24,19 @@ Differences = namedtuple("Differences", "unlike noted")  # lists of texts; those
 
 def facts_of(environment):
     """{"gpu.name": value, ...} without ignored and unknown facts."""
-    found = {}
+    facts = {}
 
     def add_facts(prefix, value):
         if isinstance(value, dict):
-            for name, part in value.items():
+            for name, part_value in value.items():
                 if name == REASONS_MISSING:
                     continue
-                add_facts(f"{prefix}.{name}" if prefix else name, part)
-        elif value is not None and prefix not in IGNORED:
-            found[prefix] = value
+                add_facts(f"{prefix}.{name}" if prefix else name, part_value)
+        elif value is not None and prefix not in IGNORED_FACTS:
+            facts[prefix] = value
 
     add_facts("", environment)
-    return found
+    return facts
 
 
 def unknown_facts(environment):
@@ -48,32 +48,32 @@ def unknown_facts(environment):
 def compare_environments(base_environments, head_environments):
     """Differences(unlike, noted) of each environment line of one side from each of the other, as texts such as "gpu.driver: 580 / 575"."""
     unlike, noted = {}, {}
-    for left in map(facts_of, base_environments):
-        for right in map(facts_of, head_environments):
-            for name in left:
-                if name in right and not _are_alike(name, left[name], right[name]):
+    for base_facts in map(facts_of, base_environments):
+        for head_facts in map(facts_of, head_environments):
+            for name in base_facts:
+                if name in head_facts and not _are_alike(name, base_facts[name], head_facts[name]):
                     if name in NOTED:
                         noted[NOTED[name]] = None
                     else:
-                        unlike[f"{name}: {left[name]} / {right[name]}"] = None
+                        unlike[f"{name}: {base_facts[name]} / {head_facts[name]}"] = None
     return Differences(list(unlike), list(noted))
 
 
-def _are_alike(name, left, right):
+def _are_alike(name, base_value, head_value):
     if name.endswith("_bytes"):
-        return abs(left - right) <= BYTES_TOLERANCE * max(left, right)
-    return left == right
+        return abs(base_value - head_value) <= BYTES_TOLERANCE * max(base_value, head_value)
+    return base_value == head_value
 
 
-def cells_by_disturbance(records):
+def keys_by_disturbance(records):
     """{disturbance: [key, ...]} of cells during which heat or power reduced the GPU's clocks, or other processes used the GPU."""
-    found = {}
+    keys_by_disturbance = {}
     for record in records:
         observed = record.get("observed") or {}
-        states = [observed.get(name) or {} for name in ("gpu_before", "gpu_after")]
-        kinds = {reason for state in states for reason in state.get("throttled_by") or () if reason in SLOWED_BY}
-        if any(state.get("other_processes") for state in states):
-            kinds.add("other processes")
-        for kind in sorted(kinds):
-            found.setdefault(kind, []).append(record["key"])
-    return found
+        gpu_states = [observed.get(name) or {} for name in ("gpu_before", "gpu_after")]
+        disturbances = {reason for gpu_state in gpu_states for reason in gpu_state.get("throttled_by") or () if reason in SLOWED_BY}
+        if any(gpu_state.get("other_processes") for gpu_state in gpu_states):
+            disturbances.add("other processes")
+        for disturbance in sorted(disturbances):
+            keys_by_disturbance.setdefault(disturbance, []).append(record["key"])
+    return keys_by_disturbance

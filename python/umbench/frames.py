@@ -23,22 +23,22 @@ def read(*record_files):
     """A data frame with one row for each cell. Columns are all fields, nested ones with names such as "memory.budget_bytes" and
     "counters.last.faults", and `median_ns`, `low_quartile_ns`, `high_quartile_ns`, `samples` (the number of iterations of these),
     `baseline_ns` and `slowdown`."""
-    parts = [load.read(path)[1] for path in record_files]
-    everywhere = load.baseline_ns_by_group([record for part in parts for record in part])
+    records_by_file = [load.read(path)[1] for path in record_files]
+    baselines_of_all = load.baseline_ns_by_group([record for records in records_by_file for record in records])
     rows = {}
-    for path, part in zip(record_files, parts):
-        here = load.baseline_ns_by_group(part)
-        for record in part:
+    for path, records in zip(record_files, records_by_file):
+        baselines_of_file = load.baseline_ns_by_group(records)
+        for record in records:
             group = load.group_of(record)
-            baseline = load.baseline_of(group, here) or load.baseline_of(group, everywhere)
-            rows[record["key"], record.get("device")] = _row(record, baseline) | {"file": str(path)}
+            baseline_ns = load.baseline_ns_of_group(group, baselines_of_file) or load.baseline_ns_of_group(group, baselines_of_all)
+            rows[record["key"], record.get("device")] = _row(record, baseline_ns) | {"file": str(path)}
     return _data_frame(list(rows.values()))
 
 
 def samples(*record_files):
     """A data frame with one row for each iteration: `key`, `device`, `iteration` (the first is 0) and `ns`."""
-    return _data_frame([(record["key"], record.get("device"), number, ns) for record in load.read_files(record_files)[1]
-                        for number, ns in enumerate(record["samples_ns"] or ())], columns=["key", "device", "iteration", "ns"])
+    return _data_frame([(record["key"], record.get("device"), iteration, ns) for record in load.read_files(record_files)[1]
+                        for iteration, ns in enumerate(record["samples_ns"] or ())], columns=["key", "device", "iteration", "ns"])
 
 
 def environments(*record_files):
@@ -47,18 +47,18 @@ def environments(*record_files):
 
 
 def _row(record, baseline_ns):
-    found = iteration_times.spread_of(record)
-    figures = found or (None, None, None, 0)
-    spread_columns = dict(zip(("median_ns", "low_quartile_ns", "high_quartile_ns", "samples"), figures))
-    return _flattened(record) | spread_columns | {"baseline_ns": baseline_ns, "slowdown": found.median / baseline_ns if found and baseline_ns else None}
+    spread = iteration_times.spread_of(record)
+    spread_fields = spread or (None, None, None, 0)
+    spread_columns = dict(zip(("median_ns", "low_quartile_ns", "high_quartile_ns", "samples"), spread_fields))
+    return _flattened(record) | spread_columns | {"baseline_ns": baseline_ns, "slowdown": spread.median / baseline_ns if spread and baseline_ns else None}
 
 
 def _flattened(entry, prefix=""):
     """{path such as "memory.budget_bytes": value} of all fields."""
-    found = {}
+    value_by_path = {}
     for name, value in entry.items():
         if isinstance(value, dict) and name not in UNSPLIT_FIELDS:
-            found |= _flattened(value, f"{prefix}{name}.")
+            value_by_path |= _flattened(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            value_by_path[prefix + name] = value
+    return value_by_path

@@ -21,35 +21,35 @@ def main():
     options = arguments.parse_interleave(__doc__)
     if options.more:
         dependencies.require("numpy", "scipy")
-    programs = {"base": executable_path(options.base), "head": executable_path(options.head)}
-    cells = count_cells(programs["head"], options)
-    for side in programs:
+    program_by_side = {"base": executable_path(options.base), "head": executable_path(options.head)}
+    cell_count = count_cells(program_by_side["head"], options)
+    for side in program_by_side:
         ensure_side_folder(options.out, side)
-    failed = {}
-    for number in range(1, options.rounds + 1):
-        failed |= run_round(programs, options, number, range(1, cells + 1), cells)
-        output.print_to_stderr(f"round {number} of {options.rounds} done")
-    left = numbers_of_ambiguous_cells(options) if options.more else []
-    if left:
-        output.print_to_stderr(f"{load.count_text(len(left), 'cell')} of {cells} left open: {load.count_text(options.more, 'round')} more of them")
-    for number in range(options.rounds + 1, options.rounds + options.more + 1) if left else ():
-        failed |= run_round(programs, options, number, left, cells)
-        output.print_to_stderr(f"round {number} of {options.rounds + options.more} done")
-    for (side, number, key), text in failed.items():
-        output.print_to_stderr(f"umbench: round {number} of {side}: {key}: {text}")
+    error_by_cell = {}
+    for round_number in range(1, options.rounds + 1):
+        error_by_cell |= run_round(program_by_side, options, round_number, range(1, cell_count + 1), cell_count)
+        output.print_to_stderr(f"round {round_number} of {options.rounds} done")
+    ambiguous_cell_numbers = numbers_of_ambiguous_cells(options) if options.more else []
+    if ambiguous_cell_numbers:
+        output.print_to_stderr(f"{load.count_text(len(ambiguous_cell_numbers), 'cell')} of {cell_count} left open: {load.count_text(options.more, 'round')} more of them")
+    for round_number in range(options.rounds + 1, options.rounds + options.more + 1) if ambiguous_cell_numbers else ():
+        error_by_cell |= run_round(program_by_side, options, round_number, ambiguous_cell_numbers, cell_count)
+        output.print_to_stderr(f"round {round_number} of {options.rounds + options.more} done")
+    for (side, round_number, key), text in error_by_cell.items():
+        output.print_to_stderr(f"umbench: round {round_number} of {side}: {key}: {text}")
     output.write(f"compare them with: umbench compare {options.out}/base {options.out}/head\n")
-    return 1 if failed else 0
+    return 1 if error_by_cell else 0
 
 
 def run_round(program_by_side, options, round_number, cell_numbers, cell_count):
     """Runs a round; returns {(side, round_number, key): error} of the cells that failed."""
-    failed = {}
-    for done, cell in enumerate(cell_numbers):
+    error_by_cell = {}
+    for cells_done, cell_number in enumerate(cell_numbers):
         for side in ("base", "head") if round_number % 2 else ("head", "base"):
-            out = Path(options.out) / side / f"{round_number}.jsonl"
-            run_cell(program_by_side[side], options, out, cell, cell_count, done + 1)
-            failed |= {(side, round_number, key): text for key, text in failures_in(out).items()}
-    return failed
+            record_file = Path(options.out) / side / f"{round_number}.jsonl"
+            run_cell(program_by_side[side], options, record_file, cell_number, cell_count, cells_done + 1)
+            error_by_cell |= {(side, round_number, key): error for key, error in failures_in(record_file).items()}
+    return error_by_cell
 
 
 def numbers_of_ambiguous_cells(options):
@@ -59,21 +59,21 @@ def numbers_of_ambiguous_cells(options):
     keys = [record["key"] for record in records_in(Path(options.out) / "base/1.jsonl")]
     sides = []
     for side in ("base", "head"):
-        files = [Path(options.out) / side / f"{number}.jsonl" for number in range(1, options.rounds + 1)]
-        read = [run_folders.read_side(file, lambda text: None) for file in files]
-        sides.append(run_folders.Side(side, sum((each.environments for each in read), []), sum((each.runs for each in read), []),
+        files = [Path(options.out) / side / f"{round_number}.jsonl" for round_number in range(1, options.rounds + 1)]
+        sides_of_rounds = [run_folders.read_side(file, lambda text: None) for file in files]
+        sides.append(run_folders.Side(side, sum((each.environments for each in sides_of_rounds), []), sum((each.runs for each in sides_of_rounds), []),
                                [file.name for file in files]))
-    found = comparison.compare_sides(*sides, arguments.parse_compare("As compare.", ["base", "head", "--allow-unlike"]))
-    unsure = {row.key for row in found.rows if row.finding.verdict == "ambiguous" and not row.simulated}
-    return [number for number, key in enumerate(keys, 1) if key in unsure]
+    result = comparison.compare_sides(*sides, arguments.parse_compare("As compare.", ["base", "head", "--allow-unlike"]))
+    ambiguous_keys = {row.key for row in result.rows if row.finding.verdict == "ambiguous" and not row.simulated}
+    return [cell_number for cell_number, key in enumerate(keys, 1) if key in ambiguous_keys]
 
 
 def executable_path(path):
     """The resolved path of a program. Throws BadInput if it cannot be run."""
-    resolved = Path(path).resolve()
-    if not (resolved.is_file() and os.access(resolved, os.X_OK)):
+    resolved_path = Path(path).resolve()
+    if not (resolved_path.is_file() and os.access(resolved_path, os.X_OK)):
         raise load.BadInput(f"{path}: is no program; give the path of an umbench")
-    return resolved
+    return resolved_path
 
 
 def ensure_side_folder(out_folder, side_name):
@@ -85,37 +85,37 @@ def ensure_side_folder(out_folder, side_name):
         raise load.BadInput(f"--out {out_folder}: {error.strerror}") from error
 
 
-def run_sweep(program, options, *extra_options):
-    command = [program, "sweep", options.spec, *extra_options]
+def run_sweep(program_path, options, *extra_options):
+    command = [program_path, "sweep", options.spec, *extra_options]
     if options.machines:
         command += ["--machines", options.machines]
     try:
         return subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               encoding="utf-8", errors="backslashreplace", check=False)
     except OSError as error:  # for instance a program for another architecture
-        raise load.BadInput(f"{program}: cannot be run: {error.strerror}") from error
+        raise load.BadInput(f"{program_path}: cannot be run: {error.strerror}") from error
 
 
-def count_cells(program, options):
-    done = run_sweep(program, options, "--list")
-    found = re.search(r"(?m)^(\d+) cells", done.stdout)
-    if done.returncode != 0 or not found:
-        raise load.BadInput(last_message(done.stderr) or f"{program}: does not list the cells of {options.spec}")
-    return int(found[1])
+def count_cells(program_path, options):
+    finished = run_sweep(program_path, options, "--list")
+    match = re.search(r"(?m)^(\d+) cells", finished.stdout)
+    if finished.returncode != 0 or not match:
+        raise load.BadInput(last_message(finished.stderr) or f"{program_path}: does not list the cells of {options.spec}")
+    return int(match[1])
 
 
-def run_cell(program, options, out, cell_number, cell_count, min_records):
+def run_cell(program_path, options, record_file, cell_number, cell_count, min_records):
     """Runs the cell with this number, of `cell_count`. Throws BadInput unless the file then has `min_records` records of any outcome."""
-    done = run_sweep(program, options, "--out", out, "--resume", "--no-preflight", "--shard", f"{cell_number}/{cell_count}")
-    if done.returncode not in (0, 1):
-        raise load.BadInput(f"{program}: {last_message(done.stderr) or exit_text(done.returncode)}")
-    if len(records_in(out)) < min_records:
-        reason = last_message(done.stderr)
-        raise load.BadInput(f"{program}: wrote no record of cell {cell_number} to {out}" + (f": {reason}" if reason else ""))
+    finished = run_sweep(program_path, options, "--out", record_file, "--resume", "--no-preflight", "--shard", f"{cell_number}/{cell_count}")
+    if finished.returncode not in (0, 1):
+        raise load.BadInput(f"{program_path}: {last_message(finished.stderr) or exit_text(finished.returncode)}")
+    if len(records_in(record_file)) < min_records:
+        reason = last_message(finished.stderr)
+        raise load.BadInput(f"{program_path}: wrote no record of cell {cell_number} to {record_file}" + (f": {reason}" if reason else ""))
 
 
-def exit_text(code):
-    return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}, without a word"
+def exit_text(exit_code):
+    return f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}, without a word"
 
 
 def records_in(record_file):
@@ -129,8 +129,8 @@ def failures_in(record_file):
             if record["outcome"] not in ("ok", "infeasible")}
 
 
-def last_message(text):
-    return text.strip().splitlines()[-1].removeprefix("umbench: ") if text.strip() else ""
+def last_message(stderr_text):
+    return stderr_text.strip().splitlines()[-1].removeprefix("umbench: ") if stderr_text.strip() else ""
 
 
 if __name__ == "__main__":

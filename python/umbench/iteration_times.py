@@ -26,9 +26,9 @@ def spread_of(record):
 
 def decimals_to_show(value, uncertainty, max_digits=2, significant_digits=3):
     """The number of decimals of `value` that its `uncertainty` (plus or minus) justifies, at most `max_digits`."""
-    size = math.floor(math.log10(abs(value))) if value else 0
-    digits = max(0, min(max_digits, significant_digits - 1 - size)) if uncertainty <= 0 else -math.floor(math.log10(uncertainty))
-    return max(0, min(max_digits, digits))
+    exponent = math.floor(math.log10(abs(value))) if value else 0
+    decimals = max(0, min(max_digits, significant_digits - 1 - exponent)) if uncertainty <= 0 else -math.floor(math.log10(uncertainty))
+    return max(0, min(max_digits, decimals))
 
 
 def slowdown_text(record, baseline_ns):
@@ -37,9 +37,9 @@ def slowdown_text(record, baseline_ns):
     spread = spread_of(record)
     if record.get("band_ns"):
         return _text_with_band(*(time / baseline_ns for time in spread[:3]), "x")
-    half = (spread.high - spread.low) / 2 / baseline_ns
+    half_range = (spread.high - spread.low) / 2 / baseline_ns
     value = spread.median / baseline_ns
-    return _text_with_half_range(value, half, "x")
+    return _text_with_half_range(value, half_range, "x")
 
 
 def milliseconds_text(record):
@@ -53,9 +53,9 @@ def milliseconds_text(record):
 def _text_with_half_range(value, half_range, unit, max_digits=2):
     if half_range <= 0:
         return f"{value:.{decimals_to_show(value, 0, max_digits)}f}{unit}"
-    places = decimals_to_show(value, half_range, max_digits)
-    shown = f"{half_range:.{places}f}"
-    return f"{value:.{places}f}{unit}" + (f" ±{shown}" if float(shown) else "")
+    decimals = decimals_to_show(value, half_range, max_digits)
+    half_range_text = f"{half_range:.{decimals}f}"
+    return f"{value:.{decimals}f}{unit}" + (f" ±{half_range_text}" if float(half_range_text) else "")
 
 
 def _text_with_band(value, low, high, unit):
@@ -65,7 +65,7 @@ def _text_with_band(value, low, high, unit):
 
 def sample_counts_text(records):
     """The numbers of iterations of successful cells as text, 'n = 4' or 'n = 2 to 10'; '' if there are none."""
-    counts = sorted({spread_of(record).n for record in records if load.steady_ns(record)})
-    if not counts:
+    sample_counts = sorted({spread_of(record).n for record in records if load.steady_ns(record)})
+    if not sample_counts:
         return ""
-    return f"n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1] > counts[0] else "")
+    return f"n = {sample_counts[0]}" + (f" to {sample_counts[-1]}" if sample_counts[-1] > sample_counts[0] else "")

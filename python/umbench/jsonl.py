@@ -17,17 +17,17 @@ class UnreadableLine(Exception):
 def parse(data: bytes):
     """Parses the bytes of a file to Lines. Throws UnreadableLine."""
     lines = data.split(b"\n")
-    last, torn = lines.pop(), None
-    entries = [(number, _parse_numbered_line(line, number)) for number, line in enumerate(lines, start=1)]
-    if last:
-        number = len(lines) + 1
+    last_line, torn_line_number = lines.pop(), None
+    entries = [(line_number, _parse_numbered_line(line, line_number)) for line_number, line in enumerate(lines, start=1)]
+    if last_line:
+        line_number = len(lines) + 1
         try:
-            entries.append((number, _parse_line(last)))
+            entries.append((line_number, _parse_line(last_line)))
         except ValueError as error:
-            if not entries and not _may_begin_a_record_file(last):
-                raise UnreadableLine(f"{number}: {error}; no record file of umbench") from error
-            torn = number
-    return Lines(entries, torn)
+            if not entries and not _may_begin_a_record_file(last_line):
+                raise UnreadableLine(f"{line_number}: {error}; no record file of umbench") from error
+            torn_line_number = line_number
+    return Lines(entries, torn_line_number)
 
 
 def _may_begin_a_record_file(line):
@@ -35,11 +35,11 @@ def _may_begin_a_record_file(line):
     return OPENING.startswith(text)
 
 
-def _parse_numbered_line(line, number):
+def _parse_numbered_line(line, line_number):
     try:
         return _parse_line(line)
     except ValueError as error:
-        raise UnreadableLine(f"{number}: {error}") from error
+        raise UnreadableLine(f"{line_number}: {error}") from error
 
 
 def _parse_line(line):
@@ -51,7 +51,7 @@ def _parse_line(line):
     except UnicodeDecodeError as error:
         raise ValueError("not text (UTF-8)") from error
     try:
-        found = json.loads(text, object_pairs_hook=_dict_without_duplicates, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=_dict_without_duplicates, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg}") from error
     except RecursionError as error:
@@ -61,21 +61,21 @@ def _parse_line(line):
     except ValueError as error:  # a number with more digits than Python parses
         raise ValueError("not JSON: a number of too many digits") from error
     if "\\ud" in text or "\\uD" in text:
-        _refuse_half_surrogates(found)
-    return found
+        _refuse_half_surrogates(value)
+    return value
 
 
 class _ErrorWithoutPosition(ValueError):
     """An error whose message is complete without the position in the line."""
 
 
-def _dict_without_duplicates(pairs):
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        double = next(name for name in names if names.count(name) > 1)
-        raise _ErrorWithoutPosition(f"names the field {json.dumps(double[:40])} twice")
-    return made
+def _dict_without_duplicates(names_and_values):
+    result = dict(names_and_values)
+    if len(result) < len(names_and_values):
+        field_names = [name for name, _ in names_and_values]
+        duplicate = next(name for name in field_names if field_names.count(name) > 1)
+        raise _ErrorWithoutPosition(f"names the field {json.dumps(duplicate[:40])} twice")
+    return result
 
 
 def _refuse_constant(constant):

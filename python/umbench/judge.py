@@ -39,12 +39,12 @@ RunVariance = namedtuple("RunVariance", "expected seen freedom within_freedom sh
 
 RUN_FACTOR = 4.0    # variance between runs divided by that within them, if nothing else is known
 PRIOR_FREEDOM = (4, 16)  # least and largest number of degrees of freedom of RUN_FACTOR or its estimate
-PRIOR_CELLS = 4
-ALIKE_CELLS = 10    # least number of cells from which the spread of their factors is estimated
+PRIOR_WEIGHT_IN_CELLS = 4
+MIN_CELLS_FOR_SPREAD = 10    # least number of cells from which the spread of their factors is estimated
 MIN_VARIANCE = 1e-6  # a standard deviation of 0.1 %, the precision of the clocks
 MEDIAN_OVER_MEAN = math.pi / 2  # ratio of the variances of median and mean in normal samples
-MEAN_ALPHA = 0.2    # the mean of all cells is tested at this share of alpha, since whole sessions of one build differ
-MAX_RUNS = 200     # largest number of rounds that is tried
+MEAN_ALPHA_SHARE = 0.2    # the mean of all cells is tested at this share of alpha, since whole sessions of one build differ
+MAX_ROUNDS = 200     # largest number of rounds that is tried
 
 
 def cell_of_one_run(base_samples, head_samples):
@@ -59,8 +59,8 @@ def log_change(cell):
     little influence; drift between rounds cancels."""
     if not cell.paired:
         return _log_median_of_runs(cell.head) - _log_median_of_runs(cell.base)
-    steps = log_changes_of_rounds(cell)
-    return statistics.median((one + other) / 2 for one, other in itertools.combinations_with_replacement(steps, 2))
+    round_changes = log_changes_of_rounds(cell)
+    return statistics.median((one + other) / 2 for one, other in itertools.combinations_with_replacement(round_changes, 2))
 
 
 def log_changes_of_rounds(cell):
@@ -70,8 +70,8 @@ def log_changes_of_rounds(cell):
 
 def log_change_by_round(cell):
     """{number of the round: its change}; empty for a cell without pairs of runs."""
-    numbers = range(len(cell.base)) if cell.rounds is None else cell.rounds
-    return dict(zip(numbers, log_changes_of_rounds(cell))) if cell.paired else {}
+    round_numbers = range(len(cell.base)) if cell.rounds is None else cell.rounds
+    return dict(zip(round_numbers, log_changes_of_rounds(cell))) if cell.paired else {}
 
 
 def _log_median(samples):
@@ -84,19 +84,19 @@ def _log_median_of_runs(runs):
 
 def _run_variance(cell):
     """The RunVariance of a cell."""
-    freedom = sum(len(run) - 1 for run in cell.base + cell.head)
+    within_freedom = sum(len(run) - 1 for run in cell.base + cell.head)
     squares = sum(_sum_of_squared_deviations([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
-    mean_inverse = lambda runs: statistics.fmean(1 / len(run) for run in runs)  # noqa: E731
+    mean_inverse_length = lambda runs: statistics.fmean(1 / len(run) for run in runs)  # noqa: E731
     if cell.paired:
-        weight, share = mean_inverse(cell.base) + mean_inverse(cell.head), 1 / len(cell.base)
-        between = [log_changes_of_rounds(cell)]
+        weight, share = mean_inverse_length(cell.base) + mean_inverse_length(cell.head), 1 / len(cell.base)
+        values_between_runs = [log_changes_of_rounds(cell)]
     else:
-        weight, share = (mean_inverse(cell.base) + mean_inverse(cell.head)) / 2, 1 / len(cell.base) + 1 / len(cell.head)
-        between = [[_log_median(run) for run in side] for side in (cell.base, cell.head)]
-    seen_freedom = sum(len(steps) - 1 for steps in between)
-    seen = sum(map(_sum_of_squared_deviations, between)) / max(seen_freedom, 1)
-    expected = max(MEDIAN_OVER_MEAN * weight * squares / freedom, MIN_VARIANCE) if freedom else None
-    return RunVariance(expected, seen, seen_freedom, freedom, share)
+        weight, share = (mean_inverse_length(cell.base) + mean_inverse_length(cell.head)) / 2, 1 / len(cell.base) + 1 / len(cell.head)
+        values_between_runs = [[_log_median(run) for run in side] for side in (cell.base, cell.head)]
+    seen_freedom = sum(len(values) - 1 for values in values_between_runs)
+    seen_variance = sum(map(_sum_of_squared_deviations, values_between_runs)) / max(seen_freedom, 1)
+    expected_variance = max(MEDIAN_OVER_MEAN * weight * squares / within_freedom, MIN_VARIANCE) if within_freedom else None
+    return RunVariance(expected_variance, seen_variance, seen_freedom, within_freedom, share)
 
 
 def _sum_of_squared_deviations(values):
@@ -110,23 +110,23 @@ Prior = namedtuple("Prior", "factor freedom")
 def _noise_prior(run_variances):
     """The Prior of all cells: the factor by which the variance between runs exceeds that which their iterations explain, as a median, and its
     degrees of freedom. The more alike the cells are in this factor, the more degrees of freedom it has."""
-    seen = [(each.seen / each.expected, each.freedom) for each in run_variances if each.expected and each.freedom]
-    if not seen:
+    ratios_and_freedoms = [(each.seen / each.expected, each.freedom) for each in run_variances if each.expected and each.freedom]
+    if not ratios_and_freedoms:
         return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
-    factors = numpy.array([factor / (special.chdtri(freedom, 0.5) / freedom) for factor, freedom in seen])
-    factor = (PRIOR_CELLS * RUN_FACTOR + len(factors) * float(numpy.median(factors))) / (PRIOR_CELLS + len(factors))
-    if len(factors) < ALIKE_CELLS:
+    factors = numpy.array([factor / (special.chdtri(freedom, 0.5) / freedom) for factor, freedom in ratios_and_freedoms])
+    factor = (PRIOR_WEIGHT_IN_CELLS * RUN_FACTOR + len(factors) * float(numpy.median(factors))) / (PRIOR_WEIGHT_IN_CELLS + len(factors))
+    if len(factors) < MIN_CELLS_FOR_SPREAD:
         return Prior(factor, PRIOR_FREEDOM[0])
-    chance = float(numpy.mean([special.polygamma(1, freedom / 2) for _, freedom in seen]))
-    excess = max(float(numpy.var(numpy.log(numpy.maximum(factors, 1e-9)), ddof=1)) - chance, 1e-3)
+    variance_by_chance = float(numpy.mean([special.polygamma(1, freedom / 2) for _, freedom in ratios_and_freedoms]))
+    excess = max(float(numpy.var(numpy.log(numpy.maximum(factors, 1e-9)), ddof=1)) - variance_by_chance, 1e-3)
     return Prior(factor, min(max((1 + math.sqrt(1 + 2 * excess)) / excess, PRIOR_FREEDOM[0]), PRIOR_FREEDOM[1]))
 
 
 def estimate_changes(cells):
     """{name: Estimate, or None if its spread is unknown}"""
-    variances = {name: _run_variance(cell) for name, cell in cells.items()}
-    prior = _noise_prior(variances.values())
-    return {name: _estimate(cells[name], run_variance, prior) for name, run_variance in variances.items()}
+    run_variances = {name: _run_variance(cell) for name, cell in cells.items()}
+    prior = _noise_prior(run_variances.values())
+    return {name: _estimate(cells[name], run_variance, prior) for name, run_variance in run_variances.items()}
 
 
 def _estimate(cell, run_variance, prior):
@@ -134,18 +134,18 @@ def _estimate(cell, run_variance, prior):
     if run_variance.freedom:
         prior_freedom = min(prior.freedom, run_variance.within_freedom)
         freedom = prior_freedom + run_variance.freedom
-        variance = (prior_freedom * prior.factor * (run_variance.expected or 0.0) + run_variance.freedom * run_variance.seen) / freedom
+        run_change_variance = (prior_freedom * prior.factor * (run_variance.expected or 0.0) + run_variance.freedom * run_variance.seen) / freedom
     elif run_variance.expected:
-        freedom, variance = run_variance.within_freedom, prior.factor * run_variance.expected
+        freedom, run_change_variance = run_variance.within_freedom, prior.factor * run_variance.expected
     else:
         return None
-    return Estimate(log_change(cell), math.sqrt(max(variance, MIN_VARIANCE) * run_variance.share), freedom)
+    return Estimate(log_change(cell), math.sqrt(max(run_change_variance, MIN_VARIANCE) * run_variance.share), freedom)
 
 
 def confidence_interval(estimate, confidence):
     """(low, high) of the relative change."""
-    reach = t_quantile((1 - confidence) / 2, estimate.freedom) * estimate.spread
-    return math.expm1(estimate.change - reach), math.expm1(min(estimate.change + reach, 600.0))
+    half_width = t_quantile((1 - confidence) / 2, estimate.freedom) * estimate.spread
+    return math.expm1(estimate.change - half_width), math.expm1(min(estimate.change + half_width, 600.0))
 
 
 def p_value(estimate):
@@ -171,12 +171,12 @@ def adjust_p_values(p_values, correction, chances_beyond_limit=None, are_beyond_
     beyond = numpy.ones(len(p)) if are_beyond_limit is None else numpy.asarray(are_beyond_limit, dtype=float)[order]
     result = numpy.empty(len(p))
     if correction == "holm":
-        steps = numpy.maximum.accumulate(numpy.triu(alarms).sum(axis=1))
+        adjusted = numpy.maximum.accumulate(numpy.triu(alarms).sum(axis=1))
     elif correction == "bh":
-        steps = numpy.minimum.accumulate((alarms.sum(axis=1) / numpy.maximum(beyond.cumsum(), 1))[::-1])[::-1]
+        adjusted = numpy.minimum.accumulate((alarms.sum(axis=1) / numpy.maximum(beyond.cumsum(), 1))[::-1])[::-1]
     else:
         raise ValueError(f"correction {correction!r} is neither 'holm' nor 'bh'")
-    result[order] = numpy.minimum(steps, 1)
+    result[order] = numpy.minimum(adjusted, 1)
     return result
 
 
@@ -186,14 +186,14 @@ def judge(cells, limits=Limits(), noise_limits=None):
     """{name: Finding} of {name: Cell}, which are tested together. `noise_limits` is {name: relative change that runs of unchanged code show}; a
     cell's limit is never below its noise."""
     judgeable = {name: cell for name, cell in cells.items() if all(map(len, cell.base + cell.head)) and cell.base and cell.head}
-    found = estimate_changes(judgeable)
-    known = [name for name, estimate in found.items() if estimate]
-    p_values = {name: p_value(found[name]) for name in known}
-    tolerated = {name: _tolerated_change(cell, limits, (noise_limits or {}).get(name, 0.0)) for name, cell in judgeable.items()}
-    chances_beyond = [p_value(found[name]._replace(change=math.log1p(tolerated[name]))) for name in known]
-    is_beyond = [abs(math.expm1(found[name].change)) > tolerated[name] for name in known]
-    corrected = dict(zip(known, adjust_p_values(list(p_values.values()), limits.correction, chances_beyond, is_beyond))) if known else {}
-    return {name: _finding(cell, found.get(name), limits, tolerated.get(name), p_values.get(name), corrected.get(name))
+    estimates = estimate_changes(judgeable)
+    names_with_estimate = [name for name, estimate in estimates.items() if estimate]
+    p_values = {name: p_value(estimates[name]) for name in names_with_estimate}
+    tolerated_changes = {name: _tolerated_change(cell, limits, (noise_limits or {}).get(name, 0.0)) for name, cell in judgeable.items()}
+    chances_beyond = [p_value(estimates[name]._replace(change=math.log1p(tolerated_changes[name]))) for name in names_with_estimate]
+    are_beyond = [abs(math.expm1(estimates[name].change)) > tolerated_changes[name] for name in names_with_estimate]
+    adjusted_by_name = dict(zip(names_with_estimate, adjust_p_values(list(p_values.values()), limits.correction, chances_beyond, are_beyond))) if names_with_estimate else {}
+    return {name: _finding(cell, estimates.get(name), limits, tolerated_changes.get(name), p_values.get(name), adjusted_by_name.get(name))
             for name, cell in cells.items()}
 
 
@@ -202,25 +202,25 @@ def _tolerated_change(cell, limits, noise_limit):
     return max(limits.relative, noise_limit, limits.absolute_ns / max(float(statistics.median(itertools.chain(*cell.base))), 1.0))
 
 
-def _finding(cell, estimate, limits, tolerated, p, p_adjusted):
+def _finding(cell, estimate, limits, tolerated_change, p, p_adjusted):
     """The Finding of a cell. `estimate` is None if its spread is unknown."""
-    samples = tuple(sum(map(len, side)) for side in (cell.base, cell.head))
-    runs = (len(cell.base), len(cell.head))
+    sample_counts = tuple(sum(map(len, side)) for side in (cell.base, cell.head))
+    run_counts = (len(cell.base), len(cell.head))
     medians = [float(statistics.median(itertools.chain(*side))) if count else None
-               for side, count in zip((cell.base, cell.head), samples)]
-    if not all(samples):
+               for side, count in zip((cell.base, cell.head), sample_counts)]
+    if not all(sample_counts):
         return Finding("insufficient", "no time after the first iteration; --iterations 5 is the standard", *medians,
-                       samples=samples, runs=runs)
+                       samples=sample_counts, runs=run_counts)
     if estimate is None:
         return Finding("insufficient", "1 sample after the first iteration on each side tells nothing of the noise; "
                        "2 are the least, 4 (--iterations 5) the standard", *medians, math.expm1(log_change(cell)),
-                       limit=tolerated, samples=samples, runs=runs)
+                       limit=tolerated_change, samples=sample_counts, runs=run_counts)
     low, high = confidence_interval(estimate, limits.confidence)
     change = math.expm1(estimate.change)
-    verdict, reason = _verdict(change, low, high, tolerated, p_adjusted < limits.alpha)
+    verdict, reason = _verdict(change, low, high, tolerated_change, p_adjusted < limits.alpha)
     if verdict == "ambiguous":
-        reason += text_on_rounds_needed(estimate, tolerated, max(runs), p_adjusted / p if p else 1.0, limits)
-    return Finding(verdict, reason, *medians, change, low, high, p, float(p_adjusted), tolerated, samples, runs)
+        reason += text_on_rounds_needed(estimate, tolerated_change, max(run_counts), p_adjusted / p if p else 1.0, limits)
+    return Finding(verdict, reason, *medians, change, low, high, p, float(p_adjusted), tolerated_change, sample_counts, run_counts)
 
 
 def _verdict(change, low, high, limit, is_significant):
@@ -240,14 +240,14 @@ def text_on_rounds_needed(estimate, limit, run_count, tested_cell_count, limits)
     """A text with the number of rounds that would decide if change and noise are as estimated. `tested_cell_count`: the number
     of cells for which the p value was corrected."""
     distance = abs(estimate.change)
-    beyond = distance > math.log1p(limit)
-    room, chance = (distance, limits.alpha / tested_cell_count) if beyond else (math.log1p(limit) - distance, 1 - limits.confidence)
+    is_beyond = distance > math.log1p(limit)
+    needed_half_width, chance = (distance, limits.alpha / tested_cell_count) if is_beyond else (math.log1p(limit) - distance, 1 - limits.confidence)
     spread_of_round = estimate.spread * math.sqrt(run_count)
-    rounds = numpy.arange(max(run_count + 1, 3), MAX_RUNS + 1)
-    enough = t_quantile(chance / 2, PRIOR_FREEDOM[0] + rounds - 1) * spread_of_round / numpy.sqrt(rounds) < room
-    if enough.any():
-        return f"; about {rounds[enough.argmax()]} interleaved rounds would tell"
-    return f"; more than {MAX_RUNS} rounds would tell"
+    round_counts = numpy.arange(max(run_count + 1, 3), MAX_ROUNDS + 1)
+    are_enough = t_quantile(chance / 2, PRIOR_FREEDOM[0] + round_counts - 1) * spread_of_round / numpy.sqrt(round_counts) < needed_half_width
+    if are_enough.any():
+        return f"; about {round_counts[are_enough.argmax()]} interleaved rounds would tell"
+    return f"; more than {MAX_ROUNDS} rounds would tell"
 
 
 Mean = namedtuple("Mean", "verdict cells change low high p limit")
@@ -257,26 +257,26 @@ def judge_mean(cells, limits, noise_limit=0.0):
     """The Mean of the changes of all cells; None if fewer than two cells have an Estimate. The fewer cells, the closer its limit is to that
     of a single cell; the limit is at least `noise_limit`, the change that runs of unchanged code show. The spread of the rounds includes shifts
     of all cells in one round."""
-    found = {name: estimate for name, estimate in estimate_changes(cells).items() if estimate}
-    if len(found) < 2:
+    estimates = {name: estimate for name, estimate in estimate_changes(cells).items() if estimate}
+    if len(estimates) < 2:
         return None
-    change = sum(estimate.change for estimate in found.values()) / len(found)
-    variance = sum(estimate.spread ** 2 for estimate in found.values()) / len(found) ** 2
-    freedom = PRIOR_FREEDOM[0] * len(found)
-    by_round = [log_change_by_round(cells[name]) for name in found]
-    common = sorted(set.intersection(*map(set, by_round)))
-    count = len(common)
-    if count > 1:
-        steps = [statistics.mean(changes[number] for changes in by_round) for number in common]
-        seen = float(numpy.var(steps, ddof=1)) / count
-        freedom = PRIOR_FREEDOM[0] + count - 1
-        variance = (PRIOR_FREEDOM[0] * variance + (count - 1) * seen) / freedom
-    estimate = Estimate(change, math.sqrt(variance), freedom)
-    limit = max(limits.mean, limits.relative / math.sqrt(len(found)), noise_limit)
+    mean_log_change = sum(estimate.change for estimate in estimates.values()) / len(estimates)
+    variance = sum(estimate.spread ** 2 for estimate in estimates.values()) / len(estimates) ** 2
+    freedom = PRIOR_FREEDOM[0] * len(estimates)
+    change_by_round_of_cells = [log_change_by_round(cells[name]) for name in estimates]
+    common_rounds = sorted(set.intersection(*map(set, change_by_round_of_cells)))
+    round_count = len(common_rounds)
+    if round_count > 1:
+        mean_changes = [statistics.mean(change_by_round[number] for change_by_round in change_by_round_of_cells) for number in common_rounds]
+        seen_variance = float(numpy.var(mean_changes, ddof=1)) / round_count
+        freedom = PRIOR_FREEDOM[0] + round_count - 1
+        variance = (PRIOR_FREEDOM[0] * variance + (round_count - 1) * seen_variance) / freedom
+    estimate = Estimate(mean_log_change, math.sqrt(variance), freedom)
+    limit = max(limits.mean, limits.relative / math.sqrt(len(estimates)), noise_limit)
     low, high = confidence_interval(estimate, limits.confidence)
     p = p_value(estimate)
-    verdict, _ = _verdict(math.expm1(change), low, high, limit, p < MEAN_ALPHA * limits.alpha)
-    return Mean(verdict, len(found), math.expm1(change), low, high, p, limit)
+    verdict, _ = _verdict(math.expm1(mean_log_change), low, high, limit, p < MEAN_ALPHA_SHARE * limits.alpha)
+    return Mean(verdict, len(estimates), math.expm1(mean_log_change), low, high, p, limit)
 
 
 # --- two speeds ---
@@ -285,29 +285,29 @@ def find_two_speeds(cell, min_change):
     """{"base" or "head": (number of fast iterations, their time, number of slow iterations, their time)} of the sides whose
     iterations ran at two speeds that differ by more than `min_change`: the widest gap between times is more than half of the range
     of all. Needs at least eight samples."""
-    found = {}
+    speeds_by_side = {}
     for side, runs in (("base", cell.base), ("head", cell.head)):
         if not runs or not all(map(len, [*runs, *cell.base])):
             continue
-        against = cell.base if cell.paired else runs
-        logs = sorted(math.log(max(sample, 1.0)) - _log_median(other) for run, other in zip(runs, against) for sample in run)
-        scale = math.exp(_log_median_of_runs(against))
-        fast_count = _count_fast_iterations(logs, min_change)
+        reference_runs = cell.base if cell.paired else runs
+        log_ratios = sorted(math.log(max(sample, 1.0)) - _log_median(reference_run) for run, reference_run in zip(runs, reference_runs) for sample in run)
+        reference_ns = math.exp(_log_median_of_runs(reference_runs))
+        fast_count = _count_fast_iterations(log_ratios, min_change)
         if fast_count:
-            found[side] = (fast_count, scale * math.exp(statistics.median(logs[:fast_count])), len(logs) - fast_count,
-                           scale * math.exp(statistics.median(logs[fast_count:])))
-    return found
+            speeds_by_side[side] = (fast_count, reference_ns * math.exp(statistics.median(log_ratios[:fast_count])), len(log_ratios) - fast_count,
+                                    reference_ns * math.exp(statistics.median(log_ratios[fast_count:])))
+    return speeds_by_side
 
 
 def _count_fast_iterations(sorted_log_times, min_change):
     """The number of fast iterations among sorted logarithms of times that are of two speeds; None if they are of one."""
-    few = max(2, math.ceil(0.15 * len(sorted_log_times)))
+    min_count = max(2, math.ceil(0.15 * len(sorted_log_times)))
     if len(sorted_log_times) < 8:
         return None
-    gaps = numpy.diff(sorted_log_times)[few - 1:len(sorted_log_times) - few]
-    at = int(numpy.argmax(gaps))
-    wide = gaps[at] > 0.5 * (sorted_log_times[-1] - sorted_log_times[0]) and gaps[at] > math.log1p(min_change)
-    return at + few if wide else None
+    gaps = numpy.diff(sorted_log_times)[min_count - 1:len(sorted_log_times) - min_count]
+    gap_index = int(numpy.argmax(gaps))
+    is_wide = gaps[gap_index] > 0.5 * (sorted_log_times[-1] - sorted_log_times[0]) and gaps[gap_index] > math.log1p(min_change)
+    return gap_index + min_count if is_wide else None
 
 
 # --- noise of unchanged code ---
@@ -316,27 +316,27 @@ def noise_by_cell(same_code_runs, prior_run_count=3):
     """{name of the cell: spread} of several runs of the same code, each {name: samples}. The spread is the standard deviation of
     the logarithm of a run's median. Few runs say little of a single cell, so its spread is averaged with that of all cells, which
     counts as `prior_run_count` runs of the cell."""
-    medians = {}
-    for run in same_code_runs:
-        for name, samples in run.items():
+    log_medians_by_name = {}
+    for samples_by_name in same_code_runs:
+        for name, samples in samples_by_name.items():
             if len(samples):
-                medians.setdefault(name, []).append(_log_median(samples))
-    seen = {name: values for name, values in medians.items() if len(values) > 1}
-    if not seen:
+                log_medians_by_name.setdefault(name, []).append(_log_median(samples))
+    repeated_medians = {name: log_medians for name, log_medians in log_medians_by_name.items() if len(log_medians) > 1}
+    if not repeated_medians:
         return {}
-    squares = {name: float(numpy.sum((values - numpy.mean(values)) ** 2)) for name, values in seen.items()}
-    freedom = {name: len(values) - 1 for name, values in seen.items()}
-    variance_of_all = sum(squares.values()) / sum(freedom.values())
-    prior = prior_run_count - 1
-    return {name: math.sqrt((prior * variance_of_all + squares[name]) / (prior + freedom[name])) for name in seen}
+    squares_by_name = {name: float(numpy.sum((log_medians - numpy.mean(log_medians)) ** 2)) for name, log_medians in repeated_medians.items()}
+    freedom_by_name = {name: len(log_medians) - 1 for name, log_medians in repeated_medians.items()}
+    variance_of_all = sum(squares_by_name.values()) / sum(freedom_by_name.values())
+    prior_freedom = prior_run_count - 1
+    return {name: math.sqrt((prior_freedom * variance_of_all + squares_by_name[name]) / (prior_freedom + freedom_by_name[name])) for name in repeated_medians}
 
 
 def noise_of_mean(same_code_runs):
     """The standard deviation, between several runs of the same code, of the logarithm of the geometric mean over the cells that all of them
     have."""
-    common = set.intersection(*({name for name, samples in run.items() if len(samples)} for run in same_code_runs)) if same_code_runs else set()
-    means = [statistics.fmean(_log_median(run[name]) for name in common) for run in same_code_runs] if common else []
-    return statistics.stdev(means) if len(means) > 1 else 0.0
+    common_names = set.intersection(*({name for name, samples in samples_by_name.items() if len(samples)} for samples_by_name in same_code_runs)) if same_code_runs else set()
+    log_means = [statistics.fmean(_log_median(samples_by_name[name]) for name in common_names) for samples_by_name in same_code_runs] if common_names else []
+    return statistics.stdev(log_means) if len(log_means) > 1 else 0.0
 
 
 def noise_limit(spread, base_run_count, head_run_count):

@@ -40,7 +40,7 @@ def refuse_empty_path(path):
 def files_in(folder, pattern):
     """The files of a folder that match the pattern. Throws BadInput if the folder cannot be read, which Path.glob treats as empty."""
     try:
-        return [path for path in Path(folder).iterdir() if path.match(pattern)]
+        return [file for file in Path(folder).iterdir() if file.match(pattern)]
     except OSError as error:
         raise BadInput(f"{folder}: {error.strerror}") from error
 
@@ -65,18 +65,18 @@ def read(path, warn=output.warn):
     except (OSError, ValueError) as error:  # ValueError is that of a path with a zero byte
         raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     try:
-        found = jsonl.parse(data)
+        lines = jsonl.parse(data)
     except jsonl.UnreadableLine as refusal:
         raise BadInput(f"{path}:{refusal}") from refusal
-    if found.torn:
-        warn(f"{path}:{found.torn}: the last line is torn and left out")
+    if lines.torn:
+        warn(f"{path}:{lines.torn}: the last line is torn and left out")
     environments, records = [], {}
-    for number, entry in found.entries:
-        _check_entry(entry, f"{path}:{number}")
+    for line_number, entry in lines.entries:
+        _check_entry(entry, f"{path}:{line_number}")
         if entry["kind"] == "environment":
             environments.append(entry)
         elif not environments:
-            raise BadInput(f"{path}:{number}: a record before any environment")
+            raise BadInput(f"{path}:{line_number}: a record before any environment")
         else:
             records[entry["key"]] = entry
     _fill_missing_devices(records.values())
@@ -85,10 +85,10 @@ def read(path, warn=output.warn):
 
 def _fill_missing_devices(records):
     """Adds the device to records of cells that failed before their backend opened, from other records of the file."""
-    known = {r["backend"]: r for r in records if r.get("device")}
+    record_by_backend = {r["backend"]: r for r in records if r.get("device")}
     for record in records:
-        if not record.get("device") and record["backend"] in known:
-            neighbour = known[record["backend"]]
+        if not record.get("device") and record["backend"] in record_by_backend:
+            neighbour = record_by_backend[record["backend"]]
             record["device"], record["calibrated"] = neighbour["device"], neighbour.get("calibrated")
 
 
@@ -100,9 +100,9 @@ def _check_entry(entry, location):
         raise BadInput(f"{location}: a trace; draw it with umbench report, or name it as a sweep's network and draw the sweep's records")
     schema = entry.get("schema")
     if type(schema) is not int or schema != 1:
-        newer = type(schema) is int and schema > 1
-        shown = json.dumps(schema)[:40]
-        raise BadInput(f"{location}: schema {shown}{' is from a newer umbench' if newer else ''}; this reader knows 1")
+        is_newer = type(schema) is int and schema > 1
+        schema_text = json.dumps(schema)[:40]
+        raise BadInput(f"{location}: schema {schema_text}{' is from a newer umbench' if is_newer else ''}; this reader knows 1")
     error = record_schema.validation_error(entry)
     if error:
         raise BadInput(f"{location}: {error}")
@@ -112,9 +112,9 @@ def read_files(record_files):
     """(environments, records) of several files, in order. Of a cell that is in several files the last record counts."""
     environments, records = [], {}
     for path in record_files:
-        found = read(path)
-        environments += found[0]
-        for record in found[1]:
+        environments_and_records = read(path)
+        environments += environments_and_records[0]
+        for record in environments_and_records[1]:
             records[record["key"], record.get("device")] = record
     return environments, list(records.values())
 
@@ -145,8 +145,8 @@ def optimizer_options(record):
 
 def optimizer_text(options):
     """A text such as ' with AdamW and masters' for what optimizer_options() returned; empty without an update."""
-    names = {"--sgd": "SGD", "sgd": "one step of SGD", "adamw": "AdamW", "--masters": "masters"}
-    words = " and ".join(names.get(part, part) for part in options if part != "--optimizer")
+    texts_by_option = {"--sgd": "SGD", "sgd": "one step of SGD", "adamw": "AdamW", "--masters": "masters"}
+    words = " and ".join(texts_by_option.get(option, option) for option in options if option != "--optimizer")
     return f" with {words}" if words else ""
 
 
@@ -163,10 +163,10 @@ def group_of(record):
 
 def records_by_group(records):
     """{Group: records}, in order of first appearance."""
-    found = {}
+    records_of_groups = {}
     for record in records:
-        found.setdefault(group_of(record), []).append(record)
-    return found
+        records_of_groups.setdefault(group_of(record), []).append(record)
+    return records_of_groups
 
 
 TO_DEVICE = ("fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes")
@@ -189,32 +189,32 @@ def moved_bytes(record):
 def link_share(record, to_device_bytes_per_s, to_host_bytes_per_s):
     """The share of the link's rate that the busier direction used in the last iteration; None if a direction was not counted. Data that
     kernels access over the link counts as moved to the device."""
-    moved = moved_bytes(record)
-    if not record["samples_ns"] or moved is None:
+    moved_by_direction = moved_bytes(record)
+    if not record["samples_ns"] or moved_by_direction is None:
         return None
-    to_device = moved[0] + (last_counters(record).get("remote_bytes") or 0)
-    return max(to_device / to_device_bytes_per_s, moved[1] / to_host_bytes_per_s) / (record["samples_ns"][-1] / 1e9)
+    bytes_to_device = moved_by_direction[0] + (last_counters(record).get("remote_bytes") or 0)
+    return max(bytes_to_device / to_device_bytes_per_s, moved_by_direction[1] / to_host_bytes_per_s) / (record["samples_ns"][-1] / 1e9)
 
 
 def baseline_ns_by_group(records):
     """{group of any mode: time of an iteration with everything on the device}, at any ratio, the minimum of several. The mode does not
-    matter, since nothing moves. baseline_of looks up a group."""
-    found = {}
+    matter, since nothing moves. baseline_ns_of_group looks up a group."""
+    ns_by_group = {}
     for record in records:
-        if record["strategy"] == "device" and (time := steady_ns(record)):
+        if record["strategy"] == "device" and (time_ns := steady_ns(record)):
             group = group_of(record)._replace(mode=None)
-            found[group] = min(time, found.get(group, time))
-    return found
+            ns_by_group[group] = min(time_ns, ns_by_group.get(group, time_ns))
+    return ns_by_group
 
 
-def baseline_of(group, baselines_of_groups):
+def baseline_ns_of_group(group, ns_by_group):
     """The time of a group in what baseline_ns_by_group() returned, or None."""
-    return baselines_of_groups.get(group._replace(mode=None))
+    return ns_by_group.get(group._replace(mode=None))
 
 
 def baseline_ns(group, records):
     """The time of an iteration with everything on the device, or None. `records` may contain other groups."""
-    return baseline_of(group, baseline_ns_by_group(records))
+    return baseline_ns_of_group(group, baseline_ns_by_group(records))
 
 
 def lower_bounds_ns(record, baseline_ns):
@@ -222,26 +222,26 @@ def lower_bounds_ns(record, baseline_ns):
     both, and of this record's kind of plan; None where there is no such plan or no bound. Measured operators were timed one by one, which
     takes longer than in a row. If `device` took less than their sum, the bounds are reduced by the same factor, so that they remain lower
     bounds."""
-    kept = record.get("bounds") or {}
-    bounds = {name: kept.get(name) for name in ("swap_ns", "recompute_ns", "both_ns")}
-    bounds["plan_ns"] = kept.get("plan", {}).get("least_ns", record["compute_ns"])
+    recorded_bounds = record.get("bounds") or {}
+    bounds = {name: recorded_bounds.get(name) for name in ("swap_ns", "recompute_ns", "both_ns")}
+    bounds["plan_ns"] = recorded_bounds.get("plan", {}).get("least_ns", record["compute_ns"])
     if record["simulated"] or not baseline_ns or not record["compute_ns"]:
         return bounds
     factor = min(1, baseline_ns / record["compute_ns"])
-    return {name: ns and ns * factor for name, ns in bounds.items()}
+    return {name: bound_ns and bound_ns * factor for name, bound_ns in bounds.items()}
 
 
 def strategy_labels(records):
     """[label] of each record: the strategy's name with the knobs that vary among the records of that strategy."""
-    seen = {}  # strategy: {knob: values}, with None for an absent knob
+    knobs_by_strategy = {}  # strategy: {knob: values}, with None for an absent knob
     for record in records:
-        seen.setdefault(record["strategy"], []).append(record.get("strategy_knobs") or {})
-    varying = {strategy: {name for name in set().union(*knobs) if len({each.get(name) for each in knobs}) > 1}
-               for strategy, knobs in seen.items()}
+        knobs_by_strategy.setdefault(record["strategy"], []).append(record.get("strategy_knobs") or {})
+    varying_by_strategy = {strategy: {name for name in set().union(*knobs) if len({each.get(name) for each in knobs}) > 1}
+                           for strategy, knobs in knobs_by_strategy.items()}
     labels = []
     for record in records:
         record_knobs = record.get("strategy_knobs") or {}
-        varying_knobs = [f"{name} {record_knobs[name]}" for name in sorted(record_knobs) if name in varying[record["strategy"]]]
+        varying_knobs = [f"{name} {record_knobs[name]}" for name in sorted(record_knobs) if name in varying_by_strategy[record["strategy"]]]
         labels.append(record["strategy"] + (f" ({', '.join(varying_knobs)})" if varying_knobs else ""))
     return labels
 
@@ -249,11 +249,11 @@ def strategy_labels(records):
 def records_by_strategy(records):
     """{label of the strategy: its records by rising ratio} of one group, in order of first appearance. Cells without a ratio, whose
     footprint was never known, are left out."""
-    found = {}
+    records_by_label = {}
     for record, label in zip(records, strategy_labels(records)):
         if record["ratio"] is not None:
-            found.setdefault(label, []).append(record)
-    return {label: sorted(cells, key=lambda r: r["ratio"]) for label, cells in found.items()}
+            records_by_label.setdefault(label, []).append(record)
+    return {label: sorted(labelled_records, key=lambda r: r["ratio"]) for label, labelled_records in records_by_label.items()}
 
 
 def provenance(group):
@@ -271,21 +271,21 @@ def measured_figures_text(machine_name):
     """A text such as '49 of 52 figures measured' for the machine file of that name; None if there is no such file."""
     path = places.RESULTS / "machines" / f"{machine_name}.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        numbers = [name for name in [*found, *found["uvm"]] if name.endswith(ENDINGS_OF_FIGURES)]
-        return f"{len(numbers) - len(found['estimated']) or 'none'} of {len(numbers)} figures measured"
+        machine = json.loads(path.read_text(encoding="utf-8"))
+        figure_names = [name for name in [*machine, *machine["uvm"]] if name.endswith(ENDINGS_OF_FIGURES)]
+        return f"{len(figure_names) - len(machine['estimated']) or 'none'} of {len(figure_names)} figures measured"
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def machine_text(group):
     """A text such as 'h200, simulated, 49 of 52 figures measured' or 'NVIDIA H200, measured, capped, workspaces up to 2 GiB'."""
-    parts = [group.device, provenance(group)]
+    texts = [group.device, provenance(group)]
     if group.mode != "simulated":
-        parts.append(group.mode)
+        texts.append(group.mode)
     if group.workspace_cap is not None:
-        parts.append(f"workspaces up to {bytes_text(group.workspace_cap)}")
-    return ", ".join(parts)
+        texts.append(f"workspaces up to {bytes_text(group.workspace_cap)}")
+    return ", ".join(texts)
 
 
 def network_text(group):
@@ -297,13 +297,13 @@ def network_text(group):
             name = long + name[len(short):]
     name = name.replace("_cifar", " (CIFAR-10)")
     phase = {"train": "training", "inference": "inference"}.get(group.phase, group.phase)
-    usual = ("insize", 32 if group.network.endswith("_cifar") else 224)
-    knobs = [f"{key} {value}" for key, value in group.knobs if (key, value) != usual]
-    parts = [name, *knobs, f"batch {group.batch}", phase + optimizer_text(group.update), group.precision]
+    default_insize = ("insize", 32 if group.network.endswith("_cifar") else 224)
+    knob_texts = [f"{key} {value}" for key, value in group.knobs if (key, value) != default_insize]
+    texts = [name, *knob_texts, f"batch {group.batch}", phase + optimizer_text(group.update), group.precision]
     if group.memory_order != ("nchw" if group.precision == "fp32" else "nhwc"):
-        parts.append(group.memory_order.upper())
-    parts.append({"none": "not fused"}.get(group.fusion, group.fusion))
-    return ", ".join(parts)
+        texts.append(group.memory_order.upper())
+    texts.append({"none": "not fused"}.get(group.fusion, group.fusion))
+    return ", ".join(texts)
 
 
 def cell_text(record):
@@ -312,26 +312,26 @@ def cell_text(record):
     knobs = record.get("strategy_knobs") or {}
     strategy = record["strategy"] + (f" ({', '.join(f'{name} {knobs[name]}' for name in sorted(knobs))})" if knobs else "")
     ratio = record["ratio"]
-    parts = [strategy + (f" at {ratio:.4g}" if ratio is not None else "")]
+    texts = [strategy + (f" at {ratio:.4g}" if ratio is not None else "")]
     if group.mode != "simulated":
-        parts.append(group.mode)
+        texts.append(group.mode)
     if group.workspace_cap is not None:
-        parts.append(f"workspace {bytes_text(group.workspace_cap)}")
-    return f"{network_text(group)}: {', '.join([*parts, group.device])}"
+        texts.append(f"workspace {bytes_text(group.workspace_cap)}")
+    return f"{network_text(group)}: {', '.join([*texts, group.device])}"
 
 
 def bytes_text(byte_count):
-    for size, word in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if byte_count >= size:
-            return f"{byte_count / size:.4g} {word}"
+    for unit_bytes, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if byte_count >= unit_bytes:
+            return f"{byte_count / unit_bytes:.4g} {unit}"
     return f"{byte_count:g} B"
 
 
 def time_text(ns):
     if ns is None:
         return ""
-    size, unit = (1e9, "s") if ns >= 1e9 else (1e6, "ms") if ns >= 1e5 else (1e3, "us")
-    return f"{ns / size:.4g} {unit}"
+    unit_ns, unit = (1e9, "s") if ns >= 1e9 else (1e6, "ms") if ns >= 1e5 else (1e3, "us")
+    return f"{ns / unit_ns:.4g} {unit}"
 
 
 def count_text(number, noun):

@@ -11,7 +11,7 @@ from umbench.load import BadInput, read_json
 Case = namedtuple("Case", "name parts axes counters put_back reason counted")
 Run = namedtuple("Run", "context cases")
 
-COUNTED = "/counted"  # suffix of the names of cases that only count events
+COUNTED_SUFFIX = "/counted"  # suffix of the names of cases that only count events
 # Google Benchmark's own fields; all other numbers are counters.
 OWN_FIELDS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
        "real_time", "cpu_time"}
@@ -23,19 +23,19 @@ def read(path):
     if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
         raise BadInput(f"{path}: not what um_microbenchmarks writes with --benchmark_out")
     rows = [row for row in document["benchmarks"] if row.get("run_type") == "iteration"]
-    counted = {_name(row)[: -len(COUNTED)]: row for row in rows if _name(row).endswith(COUNTED)}
+    counted_rows = {_case_name(row)[: -len(COUNTED_SUFFIX)]: row for row in rows if _case_name(row).endswith(COUNTED_SUFFIX)}
     cases = {}
     for row in rows:
-        name = _name(row)
-        if not name.endswith(COUNTED):
-            cases[name] = _case(name, row, counted.get(name))
+        name = _case_name(row)
+        if not name.endswith(COUNTED_SUFFIX):
+            cases[name] = _case(name, row, counted_rows.get(name))
     return Run(document.get("context", {}), cases)
 
 
-def _name(row):
+def _case_name(row):
     # Google Benchmark appends "iterations:N" to the name.
-    parts = row["name"].split("/")
-    return "/".join(part for part in parts if part != "manual_time" and not part.startswith("iterations:"))
+    name_parts = row["name"].split("/")
+    return "/".join(name_part for name_part in name_parts if name_part != "manual_time" and not name_part.startswith("iterations:"))
 
 
 def _case(name, row, counted_row):
@@ -53,7 +53,7 @@ def _counters(row):
 
 def parse_size(text):
     """Parses a size such as "64KiB"."""
-    for suffix, unit in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1)):
+    for suffix, unit_bytes in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1)):
         if text.endswith(suffix):
-            return int(text[: -len(suffix)]) * unit
+            return int(text[: -len(suffix)]) * unit_bytes
     raise ValueError(text)

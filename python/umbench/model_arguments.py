@@ -9,14 +9,14 @@ import warnings
 
 from umbench import arguments, load
 
-MIN_TORCH = (2, 9)
+MIN_TORCH_VERSION = (2, 9)
 AUTOCAST_TYPES = {"bf16": "bfloat16", "fp16": "float16"}
-EXPORT = "Exports a PyTorch model as a graph file, which umbench takes wherever it takes a network's name."
-FIT = "Predicts what fit would make of a model on a GPU, which need not be present: whether it fits, how much slower it gets, and what is done."
+EXPORT_DESCRIPTION = "Exports a PyTorch model as a graph file, which umbench takes wherever it takes a network's name."
+FIT_DESCRIPTION = "Predicts what fit would make of a model on a GPU, which need not be present: whether it fits, how much slower it gets, and what is done."
 
 
 def parse_export(argv):
-    parser = arguments.Parser(prog="umbench export", description=EXPORT)
+    parser = arguments.Parser(prog="umbench export", description=EXPORT_DESCRIPTION)
     parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
     parser.add_argument("-o", "--out", required=True, metavar="FILE.json", help="where the graph goes")
     parser.add_argument("--as", dest="form", choices=["compile", "eager"], default="compile",
@@ -56,7 +56,7 @@ parse_effort.__name__ = "effort"
 
 
 def parse_fit(argv):
-    parser = arguments.Parser(prog="umbench fit", description=FIT)
+    parser = arguments.Parser(prog="umbench fit", description=FIT_DESCRIPTION)
     parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
     parser.add_argument("--budget", required=True, metavar="SIZE", help="of the device, for all of training, such as 24GiB")
     parser.add_argument("--gpu", default="sim:h200", metavar="sim:NAME", help="machine file whose rates count (sim:h200)")
@@ -77,11 +77,11 @@ def require_torch():
     try:
         import torch
     except ImportError:
-        other = shutil.which("python3")
-        if other not in (None, sys.executable) and "UMBENCH_PYTHON" not in os.environ:
-            os.environ["UMBENCH_PYTHON"] = other
-            os.execv(other, [other, *sys.orig_argv[1:]])
+        other_python = shutil.which("python3")
+        if other_python not in (None, sys.executable) and "UMBENCH_PYTHON" not in os.environ:
+            os.environ["UMBENCH_PYTHON"] = other_python
+            os.execv(other_python, [other_python, *sys.orig_argv[1:]])
         raise load.BadInput(f"PyTorch is missing in {sys.executable}: install torch 2.9 or later (the wheel for CPUs will do), or let "
                       "UMBENCH_PYTHON name a Python that has it") from None
-    if tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < MIN_TORCH:
+    if tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < MIN_TORCH_VERSION:
         raise load.BadInput(f"PyTorch {torch.__version__} is too old; install torch 2.9 or later")

@@ -18,8 +18,8 @@ MAX_CHARACTERS, KEPT_AT_END = 1800, 400  # length to which a long line is shorte
 
 def did_you_mean(name, known_names):
     """A text such as '; did you mean --batch?' for the most similar known name; '' if none is similar."""
-    found = difflib.get_close_matches(name, known_names, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    similar_names = difflib.get_close_matches(name, known_names, n=1)
+    return f"; did you mean {similar_names[0]}?" if similar_names else ""
 
 
 def print_to_stderr(text):
@@ -36,19 +36,19 @@ def print_to_stderr(text):
 @contextlib.contextmanager
 def showing_progress(task):
     """A context that prints "umbench: drawing, 2 s so far" after two seconds and then at growing intervals."""
-    ended, began = threading.Event(), time.monotonic()
+    end_event, start_s = threading.Event(), time.monotonic()
 
     def report():
-        after = 2
-        while not ended.wait(max(0.0, began + after - time.monotonic())):
-            print_to_stderr(f"umbench: {task}, {time.monotonic() - began:.0f} s so far")
-            after += min(2 * after, 60)
+        next_report_s = 2
+        while not end_event.wait(max(0.0, start_s + next_report_s - time.monotonic())):
+            print_to_stderr(f"umbench: {task}, {time.monotonic() - start_s:.0f} s so far")
+            next_report_s += min(2 * next_report_s, 60)
 
     threading.Thread(target=report, daemon=True).start()
     try:
         yield
     finally:
-        ended.set()
+        end_event.set()
 
 
 def warn(text):
@@ -61,10 +61,10 @@ def run(main, message_prefix, exit_codes):
         if stream is not None:  # names may have characters that the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = main() or 0
+        exit_code = main() or 0
         if sys.stdout is not None:
             sys.stdout.flush()
-        return code
+        return exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
@@ -72,7 +72,7 @@ def run(main, message_prefix, exit_codes):
         return 128 + signal.SIGPIPE
     except tuple(exit_codes) as error:
         print_to_stderr(f"{message_prefix}: {error}")
-        return next(code for kind, code in exit_codes.items() if isinstance(error, kind))
+        return next(exit_code for kind, exit_code in exit_codes.items() if isinstance(error, kind))
     except MemoryError:
         print_to_stderr(f"{message_prefix}: out of memory")
     except OSError as error:
@@ -94,10 +94,10 @@ def _drop_output():
         pass
 
 
-def write(text, out=None):
-    """Writes text to the file `out`, completely or not at all, or to standard output. Throws Refusal."""
-    if out is not None:
-        write_file(out, text)
+def write(text, out_path=None):
+    """Writes text to the file `out_path`, completely or not at all, or to standard output. Throws Refusal."""
+    if out_path is not None:
+        write_file(out_path, text)
         return
     if sys.stdout is None:
         raise Refusal("standard output is closed")
@@ -106,16 +106,16 @@ def write(text, out=None):
     sys.stdout.buffer.flush()
 
 
-def write_file(out, content, flag="--out "):
-    """Writes text or bytes to a temporary file beside `out` and renames it, so that nobody reads a partial file. Devices and pipes are
+def write_file(out_path, content, flag="--out "):
+    """Writes text or bytes to a temporary file beside `out_path` and renames it, so that nobody reads a partial file. Devices and pipes are
     written directly."""
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
-    out = os.fspath(out)
-    if not out:
+    out_path = os.fspath(out_path)
+    if not out_path:
         raise Refusal(f"{flag}: an empty path names no file; is a variable unset?")
-    is_regular = not os.path.lexists(out) or os.path.isfile(out)
-    target = os.path.realpath(out) if is_regular else out
-    partial_file = target + ".part" if is_regular else out
+    is_regular = not os.path.lexists(out_path) or os.path.isfile(out_path)
+    target = os.path.realpath(out_path) if is_regular else out_path
+    partial_file = target + ".part" if is_regular else out_path
     try:
         with open(partial_file, "wb") as file:
             file.write(data)
@@ -124,4 +124,4 @@ def write_file(out, content, flag="--out "):
     except (OSError, ValueError) as error:
         if is_regular and os.path.exists(partial_file):
             os.unlink(partial_file)
-        raise Refusal(f"{flag}{out}: {getattr(error, 'strerror', None) or error}") from error
+        raise Refusal(f"{flag}{out_path}: {getattr(error, 'strerror', None) or error}") from error

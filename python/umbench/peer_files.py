@@ -19,17 +19,17 @@ def read(path):
     except (OSError, UnicodeDecodeError) as error:
         raise load.BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     rows = {}
-    for number, line in enumerate(lines, start=1):
+    for line_number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            if number == len(lines):
-                output.warn(f"{path}:{number}: the last line is torn and left out")
+            if line_number == len(lines):
+                output.warn(f"{path}:{line_number}: the last line is torn and left out")
                 continue
-            raise load.BadInput(f"{path}:{number}: not JSON: {error.msg}") from error
-        _check_row(row, f"{path}:{number}")
+            raise load.BadInput(f"{path}:{line_number}: not JSON: {error.msg}") from error
+        _check_row(row, f"{path}:{line_number}")
         rows[key_of(row)] = row
     return list(rows.values())
 
@@ -54,16 +54,16 @@ def is_complete(row):
 
 def times_peaks_and_ratios(row):
     """{name: value} of both sides' times and peaks and their quotients. Those of the peer are of its fastest mode."""
-    ours, theirs = row["umbench"] or {}, fastest_mode(row)
-    least_peak = min((m["peak_bytes"] for m in row["modes"] if "ms" in m), default=None)
-    ms, peak = ours.get("ms"), ours.get("peak_bytes")
-    floor = (row.get("floor") or {}).get("floor_ms")
+    umbench_side, peer_mode = row["umbench"] or {}, fastest_mode(row)
+    least_peak_bytes = min((m["peak_bytes"] for m in row["modes"] if "ms" in m), default=None)
+    umbench_ms, umbench_peak_bytes = umbench_side.get("ms"), umbench_side.get("peak_bytes")
+    floor_ms = (row.get("floor") or {}).get("floor_ms")
 
     def ratio_or_none(numerator, denominator):
         return numerator / denominator if numerator is not None and denominator else None
 
-    return {"umbench_ms": ms, "pytorch_ms": theirs and theirs["ms"], "time_ratio": ratio_or_none(ms, theirs and theirs["ms"]),
-            "umbench_peak_bytes": peak, "pytorch_peak_bytes": theirs and theirs["peak_bytes"],
-            "peak_ratio": ratio_or_none(peak, theirs and theirs["peak_bytes"]),
-            "pytorch_mode": theirs and f"{theirs['way']} {theirs['memory_order']}",
-            "pytorch_least_peak_bytes": least_peak, "floor_ratio": ratio_or_none(ms, floor)}
+    return {"umbench_ms": umbench_ms, "pytorch_ms": peer_mode and peer_mode["ms"], "time_ratio": ratio_or_none(umbench_ms, peer_mode and peer_mode["ms"]),
+            "umbench_peak_bytes": umbench_peak_bytes, "pytorch_peak_bytes": peer_mode and peer_mode["peak_bytes"],
+            "peak_ratio": ratio_or_none(umbench_peak_bytes, peer_mode and peer_mode["peak_bytes"]),
+            "pytorch_mode": peer_mode and f"{peer_mode['way']} {peer_mode['memory_order']}",
+            "pytorch_least_peak_bytes": least_peak_bytes, "floor_ratio": ratio_or_none(umbench_ms, floor_ms)}

@@ -10,41 +10,41 @@ import re
 from umbench import load
 
 # {lane of the record: (track, its name)}
-LANES = {"compute": (1, "compute"), "to_device": (2, "copies to the device"), "to_host": (3, "copies to the host, evictions")}
+TRACK_BY_LANE = {"compute": (1, "compute"), "to_device": (2, "copies to the device"), "to_host": (3, "copies to the host, evictions")}
 ITERATION_TRACK = 0
 US_PER_NS = 1e-3
 
 
 def as_text(_, records):
-    drawn = [record for record in records if (record.get("timeline") or {}).get("spans")]
-    if not drawn:
+    records_with_timeline = [record for record in records if (record.get("timeline") or {}).get("spans")]
+    if not records_with_timeline:
         raise load.TooLittle("no record has a timeline; run cells with --timeline")
-    return trace_text(event for number, record in enumerate(drawn, 1) for event in _events(number, record))
+    return trace_text(event for process_number, record in enumerate(records_with_timeline, 1) for event in _events(process_number, record))
 
 
 def _events(process_number, record):
     timeline = record["timeline"]
     yield metadata_event(process_number, "process_name", _process_title(record))
     yield metadata_event(process_number, "process_sort_index", process_number, "sort_index")
-    for track, name in [(ITERATION_TRACK, "iteration"), *LANES.values()]:
+    for track, name in [(ITERATION_TRACK, "iteration"), *TRACK_BY_LANE.values()]:
         yield metadata_event(process_number, "thread_name", name, track_number=track)
         yield metadata_event(process_number, "thread_sort_index", track, "sort_index", track)
-    end = max(span["end_ns"] for span in timeline["spans"])
-    yield span_event(process_number, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", 0, end, _shown_amounts(record), cat="iteration")
+    end_ns = max(span["end_ns"] for span in timeline["spans"])
+    yield span_event(process_number, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", 0, end_ns, _shown_amounts(record), cat="iteration")
     for span in timeline["spans"]:
-        yield span_event(process_number, LANES[span["lane"]][0], span["name"], span["begin_ns"], span["end_ns"], cat=_category(span))
-    yield from _memory_counter_events(process_number, record, end)
+        yield span_event(process_number, TRACK_BY_LANE[span["lane"]][0], span["name"], span["begin_ns"], span["end_ns"], cat=_category(span))
+    yield from _memory_counter_events(process_number, record, end_ns)
 
 
 def _process_title(record):
-    how = "simulated" if record["simulated"] else "replayed" if record.get("replayed") else "measured"
-    return f"{record['key']} ({how})"
+    source_text = "simulated" if record["simulated"] else "replayed" if record.get("replayed") else "measured"
+    return f"{record['key']} ({source_text})"
 
 
 def _category(span):
     """The category of a span: `prefetch` for "prefetch conv1.y". The name of an operator's span has no verb."""
-    verb = re.match(r"(prefetch|evict|discard|advise)\b", span["name"])
-    return verb[1] if verb else "compute"
+    verb_match = re.match(r"(prefetch|evict|discard|advise)\b", span["name"])
+    return verb_match[1] if verb_match else "compute"
 
 
 def _shown_amounts(record):
@@ -57,12 +57,12 @@ def _shown_amounts(record):
 
 def _memory_counter_events(process_number, record, end_ns):
     samples = record["timeline"].get("resident") or []
-    budget = (record.get("memory") or {}).get("budget_bytes")
-    held = [(sample["at_ns"], sample["bytes"]) for sample in samples]
-    for at, size in held + [(end_ns, held[-1][1])] * bool(held):
-        yield counter_event(process_number, "resident on the device", at, {"bytes": size})
-    for at in (0, end_ns) if budget is not None else ():
-        yield counter_event(process_number, "budget", at, {"bytes": budget})
+    budget_bytes = (record.get("memory") or {}).get("budget_bytes")
+    bytes_over_time = [(sample["at_ns"], sample["bytes"]) for sample in samples]
+    for time_ns, byte_count in bytes_over_time + [(end_ns, bytes_over_time[-1][1])] * bool(bytes_over_time):
+        yield counter_event(process_number, "resident on the device", time_ns, {"bytes": byte_count})
+    for time_ns in (0, end_ns) if budget_bytes is not None else ():
+        yield counter_event(process_number, "budget", time_ns, {"bytes": budget_bytes})
 
 
 # --- events of a Chrome trace ---

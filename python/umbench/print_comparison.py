@@ -11,15 +11,15 @@ MAX_ROWS = 50  # maximum number of rows in Markdown, so that a page shows them c
 
 
 def write(comparison, options):
-    as_wanted = {"text": as_text, "markdown": as_markdown, "json": as_json}[options.format]
-    output.write(as_wanted(comparison, options.all), options.out)
+    text_function = {"text": as_text, "markdown": as_markdown, "json": as_json}[options.format]
+    output.write(text_function(comparison, options.all), options.out)
 
 
 def counts_by_verdict(comparison):
-    tally = {verdict: 0 for verdict in VERDICTS}
+    counts = {verdict: 0 for verdict in VERDICTS}
     for row in comparison.rows:
-        tally[row.verdict] += 1
-    return tally
+        counts[row.verdict] += 1
+    return counts
 
 
 def overall_verdict(comparison):
@@ -35,19 +35,19 @@ def changed_files_text(comparison):
         return ""
     names = " and ".join(comparison.machines)
     text = f"machine {'file' if len(comparison.machines) == 1 else 'files'} {names} changed (figures_digest)"
-    cells = load.count_text(sum(comparison.machines.values()), "cell")
+    cells_text = load.count_text(sum(comparison.machines.values()), "cell")
     if counts_by_verdict(comparison)["unlike"]:
-        return f"{text}, {cells} not judged (--allow-unlike judges them); "
-    return f"{text}, which may explain {cells}; "
+        return f"{text}, {cells_text} not judged (--allow-unlike judges them); "
+    return f"{text}, which may explain {cells_text}; "
 
 
 def headline(comparison):
-    tally = counts_by_verdict(comparison)
-    words = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
-    kinds = {row.simulated for row in comparison.rows}
-    by_mean = " by the mean of all cells" if comparison.exit_code == EXIT_REGRESSED and not tally["regressed"] else ""
-    kind = "measured" if kinds == {False} else "simulated" if kinds == {True} else "measured and simulated"
-    return f"{changed_files_text(comparison)}{overall_verdict(comparison)}{by_mean}: {load.count_text(len(comparison.rows), f'{kind} cell')}, {words}"
+    counts = counts_by_verdict(comparison)
+    counts_text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    simulated_flags = {row.simulated for row in comparison.rows}
+    by_mean_text = " by the mean of all cells" if comparison.exit_code == EXIT_REGRESSED and not counts["regressed"] else ""
+    kind = "measured" if simulated_flags == {False} else "simulated" if simulated_flags == {True} else "measured and simulated"
+    return f"{changed_files_text(comparison)}{overall_verdict(comparison)}{by_mean_text}: {load.count_text(len(comparison.rows), f'{kind} cell')}, {counts_text}"
 
 
 def mean_text(comparison):
@@ -67,24 +67,24 @@ def note_lines(comparison):
     if len(comparison.at_two_speeds) > 5:
         lines.append(f"and {len(comparison.at_two_speeds) - 5} more of two speeds")
     for provenance in sorted({row.provenance for row in comparison.rows if row.simulated}):
-        alike = [row for row in comparison.rows if row.provenance == provenance]
-        lines.append(f"{load.count_text(len(alike), 'cell')} {provenance}")
+        rows_of_provenance = [row for row in comparison.rows if row.provenance == provenance]
+        lines.append(f"{load.count_text(len(rows_of_provenance), 'cell')} {provenance}")
     if comparison.new:
         lines.append(f"only HEAD has {load.count_text(len(comparison.new), 'cell')}, not judged, such as {comparison.new[0]}")
     if any(not row.simulated for row in comparison.rows):
         limits = comparison.limits
-        how = f"within {_rounds_text(comparison)}" if comparison.rounds else "over all runs of a side"
-        others = ", ".join(f"{name} {100 * share:g} %" for name, share in comparison.aspects.items() if name != "time")
-        lines.append(f"measured cells: limit {100 * limits.relative:g} % and {load.time_text(limits.absolute_ns)}, {others}; "
-                     f"t test {how}, alpha {limits.alpha:g} over all cells ({limits.correction}), intervals "
+        rounds_text = f"within {_rounds_text(comparison)}" if comparison.rounds else "over all runs of a side"
+        aspect_limits_text = ", ".join(f"{name} {100 * share:g} %" for name, share in comparison.aspects.items() if name != "time")
+        lines.append(f"measured cells: limit {100 * limits.relative:g} % and {load.time_text(limits.absolute_ns)}, {aspect_limits_text}; "
+                     f"t test {rounds_text}, alpha {limits.alpha:g} over all cells ({limits.correction}), intervals "
                      f"{limits.confidence:.0%}")
     return lines
 
 
 def _rounds_text(comparison):
     """A text such as '5 rounds', or '5 to 15 rounds' if ambiguous cells had more."""
-    least = min((row.finding.runs[0] for row in comparison.rows if row.finding.runs and not row.simulated), default=comparison.rounds)
-    return (f"{least} to " if 0 < least < comparison.rounds else "") + load.count_text(comparison.rounds, "round")
+    min_rounds = min((row.finding.runs[0] for row in comparison.rows if row.finding.runs and not row.simulated), default=comparison.rounds)
+    return (f"{min_rounds} to " if 0 < min_rounds < comparison.rounds else "") + load.count_text(comparison.rounds, "round")
 
 
 def rows_to_show(comparison, include_ok):
@@ -95,10 +95,10 @@ def rows_to_show(comparison, include_ok):
 
 def column_texts(row):
     finding = row.finding
-    change = "" if finding.change is None else f"{finding.change:+.2%}"
-    interval = "" if finding.low is None else f"{percent_text(finding.low)} to {percent_text(finding.high)}"
-    p = "" if finding.p_adjusted is None else f"{finding.p_adjusted:.2g}"
-    return [load.time_text(finding.base_ns), load.time_text(finding.head_ns), change, interval, p, "; ".join(row.reasons)]
+    change_text = "" if finding.change is None else f"{finding.change:+.2%}"
+    interval_text = "" if finding.low is None else f"{percent_text(finding.low)} to {percent_text(finding.high)}"
+    p_text = "" if finding.p_adjusted is None else f"{finding.p_adjusted:.2g}"
+    return [load.time_text(finding.base_ns), load.time_text(finding.head_ns), change_text, interval_text, p_text, "; ".join(row.reasons)]
 
 
 def percent_text(share):

@@ -34,10 +34,10 @@ class Figures:
 
     def cell(self, cell_words):
         """The only record that all of the words name."""
-        found = self.cells(cell_words)
-        if len(found) != 1:
-            raise WrongFigure(f"'{cell_words}' names {len(found)} cells of {', '.join(self.paths)}")
-        return found[0]
+        cells = self.cells(cell_words)
+        if len(cells) != 1:
+            raise WrongFigure(f"'{cell_words}' names {len(cells)} cells of {', '.join(self.paths)}")
+        return cells[0]
 
     def median(self, cell_words):
         """The median time of the later iterations of one cell, in ns. The first does not count."""
@@ -54,10 +54,10 @@ class Figures:
     def slowdown(self, cell_words):
         """The median divided by that of `device` for the same work, at any ratio."""
         record = self.cell(cell_words)
-        base = _device_ns(tuple(self.paths), load.group_of(record))
-        if base is None:
+        device_ns = _device_ns(tuple(self.paths), load.group_of(record))
+        if device_ns is None:
             raise WrongFigure(f"'{cell_words}' has no cell of device beside it")
-        return self.median(cell_words) / base
+        return self.median(cell_words) / device_ns
 
     def field(self, cell_words, field_path):
         """A field of one record, such as field("managed b64", "memory.peak_device_bytes")."""
@@ -69,28 +69,28 @@ class Figures:
 
     def line(self, field_path, **field_values):
         """A value of the line of a JSON Lines file that has these fields, such as line("time_ratio", network="vgg16", batch=64)."""
-        found = [entry for entry in _read_json_lines(self.paths[0]) if all(entry.get(name) == value for name, value in field_values.items())]
-        if len(found) != 1:
-            raise WrongFigure(f"{field_values} names {len(found)} lines of {self.paths[0]}")
-        return _value_at(found[0], field_path)
+        entries = [entry for entry in _read_json_lines(self.paths[0]) if all(entry.get(name) == value for name, value in field_values.items())]
+        if len(entries) != 1:
+            raise WrongFigure(f"{field_values} names {len(entries)} lines of {self.paths[0]}")
+        return _value_at(entries[0], field_path)
 
     def outcome(self, cell_words):
         return self.cell(cell_words)["outcome"]
 
     def _time_of_cell(self, time_of, cell_words):
         """A time of one cell. Throws WrongFigure if it has none."""
-        found = time_of(self.cell(cell_words))
-        if found is None:
+        time_ns = time_of(self.cell(cell_words))
+        if time_ns is None:
             raise WrongFigure(f"'{cell_words}' has no time: {self.cell(cell_words)['outcome']}")
-        return found
+        return time_ns
 
 
 def _value_at(document, field_path):
     """The value at a path of names and indices such as "uvm.fault_ns"."""
     value = document
-    for step in field_path.split("."):
+    for name_or_index in field_path.split("."):
         try:
-            value = value[int(step) if isinstance(value, list) else step]
+            value = value[int(name_or_index) if isinstance(value, list) else name_or_index]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise WrongFigure(f"there is no {field_path}") from error
     return value
@@ -105,13 +105,13 @@ def _records_and_labels(record_files):
 
 def _words_of_record(record, label):
     """{word} by which Figures.cells() finds a record. `label` is that of load.strategy_labels()."""
-    cap = record.get("workspace_cap_bytes")
+    workspace_cap_bytes = record.get("workspace_cap_bytes")
     words = {record["network"], record["network"].partition("#")[0], f"b{record['batch']}", record["strategy"], label,
              record["precision"], record["fusion"], record["mode"], record["backend"], record["outcome"],
              record["pass"]}
     words |= {f"{name}={value}" for name, value in (record.get("network_knobs") or {}).items()}
     words |= {f"{name}={value}" for name, value in (record.get("strategy_knobs") or {}).items()}
-    words |= {f"{cap >> 20}MiB"} if cap else set()
+    words |= {f"{workspace_cap_bytes >> 20}MiB"} if workspace_cap_bytes else set()
     return words | ({f"x{record['ratio']:.2f}"} if record["ratio"] is not None else set())
 
 
@@ -121,7 +121,7 @@ def _device_ns_by_group(record_files):
 
 
 def _device_ns(record_files, group):
-    return load.baseline_of(group, _device_ns_by_group(record_files))
+    return load.baseline_ns_of_group(group, _device_ns_by_group(record_files))
 
 
 @functools.lru_cache(maxsize=None)
@@ -144,10 +144,10 @@ FUNCTIONS["steady_ns"] = load.steady_ns
 def evaluate(expression, source_files):
     """Evaluates an expression; returns [value], also if it has a single one. Throws WrongFigure."""
     figures = Figures(source_files)
-    names = {name: getattr(figures, name) for name in ("cells", "cell", "median", "least", "first", "slowdown", "field",
-                                                       "at", "line", "outcome")}
+    function_by_name = {name: getattr(figures, name) for name in ("cells", "cell", "median", "least", "first", "slowdown", "field",
+                                                                  "at", "line", "outcome")}
     try:
-        value = eval(expression, {"__builtins__": {}} | FUNCTIONS | names)  # noqa: S307: the project's own pages
+        value = eval(expression, {"__builtins__": {}} | FUNCTIONS | function_by_name)  # noqa: S307: the project's own pages
     except WrongFigure:
         raise
     except Exception as error:

@@ -23,22 +23,22 @@ def validation_error(entry):
     validator = _validators()[entry["kind"]]
     if validator.is_valid(entry):
         return None
-    found = jsonschema.exceptions.best_match(validator.iter_errors(entry))
-    while found.context:  # of several alternatives, takes the most deeply nested error
-        found = max(found.context, key=lambda error: (len(error.absolute_path), error.validator_value != "null"))
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found.absolute_path).lstrip(".")
-    message = " ".join(found.message.split())
-    return f"{path or 'the ' + entry['kind']}: {message if len(message) <= MAX_MESSAGE_LENGTH else '... ' + message[4 - MAX_MESSAGE_LENGTH:]}"
+    error = jsonschema.exceptions.best_match(validator.iter_errors(entry))
+    while error.context:  # of several alternatives, takes the most deeply nested error
+        error = max(error.context, key=lambda each: (len(each.absolute_path), each.validator_value != "null"))
+    field_path = "".join(f"[{path_part}]" if isinstance(path_part, int) else f".{path_part}" for path_part in error.absolute_path).lstrip(".")
+    message = " ".join(error.message.split())
+    return f"{field_path or 'the ' + entry['kind']}: {message if len(message) <= MAX_MESSAGE_LENGTH else '... ' + message[4 - MAX_MESSAGE_LENGTH:]}"
 
 
 @functools.lru_cache(maxsize=1)
 def _validators():
     schema = json.loads((places.RESULTS / "record.schema.json").read_text(encoding="utf-8"))
-    standard = jsonschema.validators.validator_for(schema)
-    minimum_validators = {name: _with_size_limit(standard.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
-    types = standard.TYPE_CHECKER.redefine("integer", lambda _, value: _is_number(value, int) and abs(value) <= MAX_INTEGER)
-    types = types.redefine("number", lambda _, value: _is_number(value, (int, float)) and _is_finite(value))
-    validator_class = jsonschema.validators.extend(standard, minimum_validators, type_checker=types)
+    standard_validator = jsonschema.validators.validator_for(schema)
+    minimum_validators = {name: _with_size_limit(standard_validator.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
+    type_checker = standard_validator.TYPE_CHECKER.redefine("integer", lambda _, value: _is_number(value, int) and abs(value) <= MAX_INTEGER)
+    type_checker = type_checker.redefine("number", lambda _, value: _is_number(value, (int, float)) and _is_finite(value))
+    validator_class = jsonschema.validators.extend(standard_validator, minimum_validators, type_checker=type_checker)
     return {name: validator_class({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]}) for name in ("environment", "record")}
 
 

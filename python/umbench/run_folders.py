@@ -18,28 +18,28 @@ def read_side(path, print_warning):
         raise load.BadInput(f"{path}: the folder holds no *.jsonl")
     environments, runs = [], []
     for file in files:
-        found, records = load.read(file, print_warning)
-        environments += found
+        environments_of_file, records = load.read(file, print_warning)
+        environments += environments_of_file
         runs.append({record["key"]: record for record in records})
     return Side(str(path), environments, runs, [file.name for file in files])
 
 
 def records_by_key(side):
     """{key: its records in the order of the runs}"""
-    found = {}
-    for run in side.runs:
-        for key, record in run.items():
-            found.setdefault(key, []).append(record)
-    return found
+    records_of_key = {}
+    for record_by_key in side.runs:
+        for key, record in record_by_key.items():
+            records_of_key.setdefault(key, []).append(record)
+    return records_of_key
 
 
-def paired_runs(base, head):
+def paired_runs(base_side, head_side):
     """[(run of BASE, run of HEAD), ...] of pairs that ran in turn: two single files, or files with the same name in two folders; None if
     there are no pairs."""
-    if len(base.runs) == len(head.runs) == 1:
-        return [(base.runs[0], head.runs[0])]
-    heads = dict(zip(head.file_names, head.runs))
-    return [(run, heads[name]) for name, run in zip(base.file_names, base.runs) if name in heads] or None
+    if len(base_side.runs) == len(head_side.runs) == 1:
+        return [(base_side.runs[0], head_side.runs[0])]
+    head_run_by_file_name = dict(zip(head_side.file_names, head_side.runs))
+    return [(run, head_run_by_file_name[name]) for name, run in zip(base_side.file_names, base_side.runs) if name in head_run_by_file_name] or None
 
 
 def samples_to_judge(record):
@@ -47,18 +47,18 @@ def samples_to_judge(record):
     return record["samples_ns"][1:] if load.steady_samples(record) else []
 
 
-def cell_to_judge(base, head, run_pairs, key):
+def cell_to_judge(base_side, head_side, run_pairs, key):
     """The judge.Cell of a key, paired by the rounds in which it succeeded on both sides, if there are any."""
-    samples = lambda run: samples_to_judge(run[key]) if key in run else []  # noqa: E731
-    sample_pairs = [(samples(base_run), samples(head_run)) for base_run, head_run in run_pairs or ()]
-    both = [(*pair, number) for number, pair in enumerate(sample_pairs) if all(pair)]
-    if both:
-        base, head, rounds = map(list, zip(*both))
-        return judge.Cell(base, head, True, rounds)
-    return judge.Cell(*([found for run in side.runs if (found := samples(run))] for side in (base, head)), False)
+    samples_of_run = lambda run: samples_to_judge(run[key]) if key in run else []  # noqa: E731
+    sample_pairs = [(samples_of_run(base_run), samples_of_run(head_run)) for base_run, head_run in run_pairs or ()]
+    judged_rounds = [(*pair, number) for number, pair in enumerate(sample_pairs) if all(pair)]
+    if judged_rounds:
+        base_samples, head_samples, round_numbers = map(list, zip(*judged_rounds))
+        return judge.Cell(base_samples, head_samples, True, round_numbers)
+    return judge.Cell(*([samples for run in side.runs if (samples := samples_of_run(run))] for side in (base_side, head_side)), False)
 
 
-def measured_samples_by_run(side):
+def measured_samples_of_runs(side):
     """[{key: samples to judge}] of each run, without simulated cells."""
-    return [{key: samples_to_judge(record) for key, record in run.items() if not record["simulated"]}
-            for run in side.runs]
+    return [{key: samples_to_judge(record) for key, record in record_by_key.items() if not record["simulated"]}
+            for record_by_key in side.runs]

@@ -21,8 +21,8 @@ def cell_names_of(claim):
     """The names of the cells that a claim compares."""
     if "order" in claim:
         return claim["order"]
-    (kind, cells), = claim["value"].items()
-    return [name for _, name in cells] if kind == "free_share" else [cells] if isinstance(cells, str) else cells
+    (kind, cell_names), = claim["value"].items()
+    return [name for _, name in cell_names] if kind == "free_share" else [cell_names] if isinstance(cell_names, str) else cell_names
 
 
 def read_machine_file(name):
@@ -33,37 +33,37 @@ def changed_machine(machine, variation):
     """A copy of a machine file's document with the figures, or the rates of operators, of a variation."""
     changed = dict(machine, uvm=dict(machine["uvm"]), source=f"{machine['name']} with one change: {variation['change']}", calibrated=False)
     for name, value in variation.get("figures", {}).items():
-        group, _, name = name.rpartition(".")
-        (changed[group] if group else changed)[name] = value
+        section, _, field = name.rpartition(".")
+        (changed[section] if section else changed)[field] = value
     if isinstance(variation.get("operators"), str):  # the name of the machine file whose rates are used
         changed["operators"] = read_machine_file(variation["operators"])["operators"]
     elif "operators" in variation:  # {kind: factor by which its rate is multiplied}
-        paces = variation["operators"]
-        changed["operators"] = [dict(o, percent=max(1, round(o["percent"] * paces[o["kind"].split("_")[0]]))) if o["kind"].split("_")[0] in paces else o
+        factor_by_kind = variation["operators"]
+        changed["operators"] = [dict(o, percent=max(1, round(o["percent"] * factor_by_kind[o["kind"].split("_")[0]]))) if o["kind"].split("_")[0] in factor_by_kind else o
                                 for o in machine.get("operators", [])]
     return changed
 
 
 def changed_options(options, changes):
     """A copy of the options of `umbench run` with the changes replaced or added; null removes an option."""
-    kept = []
+    new_options = []
     for name, value in zip(options[::2], options[1::2]):
         if name not in changes or name in ("--set", "--knob"):
-            kept += [name, value]
+            new_options += [name, value]
     for name, value in changes.items():
-        for each in [] if value is None else value if isinstance(value, list) else [value]:
-            kept += [name, str(each)]
-    return kept
+        for each_value in [] if value is None else value if isinstance(value, list) else [value]:
+            new_options += [name, str(each_value)]
+    return new_options
 
 
 def run_variation(paper, claim, variation, folder):
     """Runs the cells of a claim with one change; returns the value of the claim. Throws reproduce.MissingResult."""
     cells = {}
-    for name in cell_names_of(claim):
-        options, backend = reproduce.options_and_backend(paper, paper["cells"][name], "")
+    for cell_name in cell_names_of(claim):
+        options, backend = reproduce.options_and_backend(paper, paper["cells"][cell_name], "")
         machine = backend.removeprefix("sim:")
-        changes = variation.get("options", {}) if name in variation.get("cells", [name]) else {}
-        cells[name] = {"machine": machine, "options": changed_options(options, changes)}
+        changes = variation.get("options", {}) if cell_name in variation.get("cells", [cell_name]) else {}
+        cells[cell_name] = {"machine": machine, "options": changed_options(options, changes)}
         (folder / "machines").mkdir(exist_ok=True)
         (folder / "machines" / f"{machine}.json").write_text(json.dumps(changed_machine(read_machine_file(machine), variation)), encoding="utf-8")
     results = reproduce.run_cells({"name": paper["name"], "cells": cells}, "", str(folder / "machines"), variation.get("iterations", 0), folder)
@@ -81,9 +81,9 @@ def value_or_reason(paper, claim, variation):
 
 def row_text(claim, row):
     lines = [f"{row['paper']}: {row['claim']}: published {reproduce.published_text(claim)}, ours {row['ours']}"]
-    for tried in row["tried"]:
-        inside = isinstance(tried["ours"], (int, float)) and claim["least"] <= tried["ours"] <= claim["most"]
-        lines.append(f"  {str(tried['ours']):>8} {'within' if inside else 'off':6}  {tried['change']}")
+    for variation in row["tried"]:
+        is_inside = isinstance(variation["ours"], (int, float)) and claim["least"] <= variation["ours"] <= claim["most"]
+        lines.append(f"  {str(variation['ours']):>8} {'within' if is_inside else 'off':6}  {variation['change']}")
     return "\n".join([*lines, f"  {claim.get('why', 'not explained')}"])
 
 
@@ -93,9 +93,9 @@ def main(argv):
     parser.add_argument("--kept", action="store_true", help="run nothing: print what the file has")
     parser.add_argument("--write", action="store_true", help="write what comes out into the file")
     arguments = parser.parse_args(argv)
-    file = json.loads(FILE.read_text(encoding="utf-8"))
+    document = json.loads(FILE.read_text(encoding="utf-8"))
     differs = False
-    for row in file["rows"]:
+    for row in document["rows"]:
         if arguments.papers and row["paper"] not in arguments.papers:
             continue
         paper = json.loads((reproduce.PAPERS / f"{row['paper']}.json").read_text(encoding="utf-8"))
@@ -106,7 +106,7 @@ def main(argv):
             variation["ours"] = ours
         print(row_text(claim, row) + "\n", flush=True)
     if arguments.write:
-        FILE.write_text(json.dumps(file, indent=1) + "\n", encoding="utf-8")
+        FILE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     elif differs:
         output.print_to_stderr("some results differ from those kept; --write keeps these")
     return int(differs and not arguments.write)

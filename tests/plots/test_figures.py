@@ -222,7 +222,7 @@ def slowdown_figure(records, **figure_options):
 
     common.use_style()
     base = load.baseline_ns_by_group(records)
-    return slowdown.figure_of([r | {"baseline_ns": load.baseline_of(load.group_of(r), base)} for r in records], **figure_options)
+    return slowdown.figure_of([r | {"baseline_ns": load.baseline_ns_of_group(load.group_of(r), base)} for r in records], **figure_options)
 
 
 def measured_record(strategy, ratio, samples_ns, **changes):

@@ -107,7 +107,7 @@ except umbench.BadInput as refusal:
     assert done.returncode == 0, done.stderr
     records = load.read(KEPT)[1]
     base = load.baseline_ns_by_group(records)
-    expected = sorted(load.steady_ns(r) / load.baseline_of(load.group_of(r), base) for r in records
+    expected = sorted(load.steady_ns(r) / load.baseline_ns_of_group(load.group_of(r), base) for r in records
                       if r["strategy"] == "best" and r["network"] == "resnet50")
     first, second, third, last = done.stdout.splitlines()
     assert first == f"{len(records)} {' '.join(f'{each:.4f}' for each in expected)} 10"

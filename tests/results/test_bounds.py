@@ -20,7 +20,7 @@ def times_over_bounds(record_file):
     baselines = load.baseline_ns_by_group(records)
     found = {}
     for record in records:
-        time, baseline = load.steady_ns(record), load.baseline_of(load.group_of(record), baselines)
+        time, baseline = load.steady_ns(record), load.baseline_ns_of_group(load.group_of(record), baselines)
         if time and baseline and not record["simulated"]:
             found[record["key"]] = time / load.lower_bounds_ns(record, baseline)["plan_ns"], time / record["compute_ns"]
     return found

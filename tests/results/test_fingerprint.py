@@ -72,5 +72,5 @@ def test_disturbed_cells_are_found():
         return synthetic.record(ratio=ratio, observed={"gpu_before": None, "gpu_after": state})
 
     cells = [record(1.0), record(1.5, 2), record(2.0, 0, "sw_power_cap", "hw_thermal_slowdown"), synthetic.record(ratio=3.0)]
-    assert fingerprint.cells_by_disturbance(cells) == {"other processes": [cells[1]["key"]],
-                                                       "hw_thermal_slowdown": [cells[2]["key"]]}
+    assert fingerprint.keys_by_disturbance(cells) == {"other processes": [cells[1]["key"]],
+                                                      "hw_thermal_slowdown": [cells[2]["key"]]}

@@ -153,7 +153,7 @@ def test_times_of_a_second_run_replace_those_of_the_counted_one(tmp_path):
     builder = ping_pong(host_ms=10)
     times = [("add", launch, 8 * launch * MS, (8 * launch + 5) * MS) for launch in range(4)]  # 5 ms, and 3 ms between them
     process, = reader.read_trace_file(builder.write(tmp_path / "run.jsonl", uncounted_times=times))
-    assert len(process.uncounted_times) == 4
+    assert len(process.spans_in_second_run) == 4
     summary = explain.explain(process)[0]
     assert summary.kernel_ns == 4 * 5 * MS
     assert summary.stall_ns == pytest.approx(4 * 5 * MS, rel=0.02)
@@ -165,7 +165,7 @@ def test_what_counting_takes_is_subtracted_where_there_is_one_run_alone(tmp_path
     builder = prefetch_missing()
     builder.lines[-1]["records"] = 1000
     _, (summary, _, costs, _) = explained(builder, tmp_path)
-    assert summary.kernel_ns == 10 * MS - 1000 * costs.COUNTING_RECORD
+    assert summary.kernel_ns == 10 * MS - 1000 * costs.FAULTING_LAUNCH_RECORD_NS
 
 
 def test_places_are_named_by_the_programs_own_frames(tmp_path):
@@ -231,4 +231,4 @@ def test_calls_name_the_gpu_that_waited(tmp_path):
 @pytest.mark.parametrize(("gpu", "name"), [("NVIDIA GH200 480GB", "gh200"), ("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100-sxm-80g"),
                                            ("NVIDIA GB300", "gb300"), ("NVIDIA RTX A6000", "a6000-48g")])
 def test_a_gpu_has_the_machine_file_of_its_kind(gpu, name):
-    assert costs.machine_for_gpu(gpu) == (name, True)
+    assert costs.machine_name_for_gpu(gpu) == (name, True)

@@ -79,10 +79,10 @@ def test_sums_kernels_and_places(version, tmp_path):
     assert process.estimated_total(*reader.GPU_FAULTS) == 3 * 16 * 3
     kernels = [piece for piece in process.pieces if piece.kind == "kernel"]
     assert [(kernel.name, kernel.launch) for kernel in kernels] == [("add(float*, unsigned long)", launch) for launch in range(3)]
-    assert kernels[0].waiting == 8 * MS
+    assert kernels[0].waiting_ns == 8 * MS
     assert [stretch.kernels for stretch in process.stretches_without_moves] == [[("add(float*, unsigned long)", 1, MS)]]
     assert {piece.place for piece in process.pieces if piece.kind == "host"} == {"consume"}
-    assert {part.name for part in process.ranges} == {"turn"}
+    assert {part.name for part in process.named_ranges} == {"turn"}
     assert [(allocation.address, allocation.bytes, allocation.memory) for allocation in process.allocations] == [(FIRST * BLOCK, 16 * BLOCK, "managed")]
 
 

@@ -78,7 +78,7 @@ def test_savings_are_simulated_by_allocation(umbench, tmp_path, monkeypatch):
     monkeypatch.setenv("UMBENCH_PROGRAM", umbench.program)
     _, found, costs, _ = explain.explain(process)
     assert len(found) == 3 and all(finding.simulated and 0 < finding.saving_ns < finding.waste_ns for finding in found)
-    by_size = sorted(found, key=lambda finding: finding.facts.bytes["in_demand"])
+    by_size = sorted(found, key=lambda finding: finding.facts.amounts["in_demand"])
     assert by_size[0].saving_ns < 0.7 * by_size[-1].saving_ns
     assert simulated.saving_ns(process, "sparse", found[0].facts.allocation, costs) is None
     monkeypatch.delenv("UMBENCH_PROGRAM")

@@ -25,10 +25,10 @@ RANGE = "counted by the program, too"
 def compare(process, record):
     """[(what, counted by umbench, in the trace, whether they agree)]"""
     # A range an iteration, and one behind them. Where records were lost, umbench counted again, so the last ones count.
-    ranges = sorted(part[:2] for part in process.ranges if part.name == RANGE)[-record["iterations"] - 1:-1]
+    begins_and_ends = sorted(each[:2] for each in process.named_ranges if each.name == RANGE)[-record["iterations"] - 1:-1]
     rows = []
-    for name, at in (("first", ranges[0]), ("last", ranges[-1])) if ranges else ():
-        pieces = [piece for piece in process.pieces if at[0] <= piece.begin < at[1]]
+    for name, (begin, end) in (("first", begins_and_ends[0]), ("last", begins_and_ends[-1])) if begins_and_ends else ():
+        pieces = [piece for piece in process.pieces if begin <= piece.begin < end]
         for counter, quantities in SAME.items():
             own = record["counters"][name][counter]
             traced = sum(piece.sum_of(*quantities) for piece in pieces)
@@ -39,7 +39,7 @@ def compare(process, record):
 
 def main():
     trace, records = sys.argv[1:]
-    process = explain.busiest(reader.read_trace_file(trace))
+    process = explain.busiest_process(reader.read_trace_file(trace))
     with open(records, encoding="utf-8") as file:
         record = [line for line in map(json.loads, file) if line["kind"] == "record"][-1]
     rows = compare(process, record)

@@ -50,7 +50,7 @@ def judge_findings(folder):
     """Prints a line a program. Returns [(named first, saving within 30 %)]."""
     verdicts = []
     for name, of in json.loads((folder / "times.json").read_text(encoding="utf-8")).items():
-        process = explain.busiest(reader.read_trace_file(folder / f"{name}.jsonl"))
+        process = explain.busiest_process(reader.read_trace_file(folder / f"{name}.jsonl"))
         _, found, _, _ = explain.explain(process)
         saved = 1e3 * (of["plain_s"] - of["mended_s"])
         said = found[0].saving_ns / 1e6 if found else 0

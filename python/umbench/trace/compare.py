@@ -14,8 +14,8 @@ from umbench import arguments, load, output
 from umbench.trace import explain, files, reader
 
 EXIT_WORSE = 1
-LIMITS = {"bytes": 0.01, "faults": 0.20, "time": 0.10}
-FLOORS = {"bytes": 2 * 1024 * 1024, "faults": 100, "time": 1_000_000}
+GROWTH_LIMITS = {"bytes": 0.01, "faults": 0.20, "time": 0.10}
+IGNORED_GROWTH = {"bytes": 2 * 1024 * 1024, "faults": 100, "time": 1_000_000}
 # Sums that the driver also counts during pauses; name: (kind, one of reader.DRIVER_SUMS).
 DRIVER_ROWS = {"to GPUs, by the driver's count": ("bytes", "to_gpus"), "to the host, by the driver's count": ("bytes", "to_host")}
 Row = namedtuple("Row", "name kind base head verdict")
@@ -38,12 +38,12 @@ def compared_rows(base_processes, head_processes, limits):
     if all(p.driver_sums for p in (*base_processes, *head_processes)):
         rows += [_row(name, kind, sum(p.driver_sums[driver_sum] for p in base_processes), sum(p.driver_sums[driver_sum] for p in head_processes), limits)
                  for name, (kind, driver_sum) in DRIVER_ROWS.items()]
-    times = [_waiting_times(processes) for processes in (base_processes, head_processes)]
-    rows += [_row(name, "time", times[0][name], times[1][name], limits) for name in times[0]]
+    base_times, head_times = _ns_by_row_name(base_processes), _ns_by_row_name(head_processes)
+    rows += [_row(name, "time", base_times[name], head_times[name], limits) for name in base_times]
     return [row for row in rows if row.base or row.head]
 
 
-def _waiting_times(processes):
+def _ns_by_row_name(processes):
     """{name of a row: nanoseconds} of all processes together."""
     summaries = [explain.explain(process)[0] for process in processes]
     return {"time of kernels": sum(s.kernel_ns for s in summaries), "of it, waiting for memory": sum(s.stall_ns for s in summaries),
@@ -52,8 +52,8 @@ def _waiting_times(processes):
 
 def _row(name, kind, base_amount, head_amount, limits):
     growth = head_amount - base_amount
-    beyond = abs(growth) > max(limits[kind] * base_amount, FLOORS[kind])
-    return Row(name, kind, base_amount, head_amount, ("worse" if growth > 0 else "better") if beyond else "same")
+    is_beyond_limits = abs(growth) > max(limits[kind] * base_amount, IGNORED_GROWTH[kind])
+    return Row(name, kind, base_amount, head_amount, ("worse" if growth > 0 else "better") if is_beyond_limits else "same")
 
 
 def reason_if_incomplete(processes, trace_file):
@@ -67,12 +67,12 @@ def reason_if_incomplete(processes, trace_file):
 
 
 def as_text(rows):
-    shown = [("", "base", "head", "change", "")] + [
+    table = [("", "base", "head", "change", "")] + [
         (row.name, _amount_text(row.kind, row.base), _amount_text(row.kind, row.head),
          f"{100 * (row.head - row.base) / row.base:+.1f} %" if row.base else "new", row.verdict) for row in rows]
-    widths = [max(len(cells[i]) for cells in shown) for i in range(5)]
+    widths = [max(len(cells[i]) for cells in table) for i in range(5)]
     return "\n".join("  ".join(cell.ljust(width) if i in (0, 4) else cell.rjust(width) for i, (cell, width) in enumerate(zip(cells, widths))).rstrip()
-                     for cells in shown) + "\n"
+                     for cells in table) + "\n"
 
 
 def _amount_text(kind, amount):
@@ -85,13 +85,13 @@ def main(argv):
     parser = arguments.Parser(prog="umbench compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", metavar="BASE.jsonl")
     parser.add_argument("head", metavar="HEAD.jsonl")
-    parser.add_argument("--limit", action="append", default=[], type=arguments.limit_parser(LIMITS), metavar="KIND=SHARE",
-                        help="growth that is allowed (" + ", ".join(f"{kind}={100 * limit:.0f}%%" for kind, limit in LIMITS.items()) + ")")
+    parser.add_argument("--limit", action="append", default=[], type=arguments.limit_parser(GROWTH_LIMITS), metavar="KIND=SHARE",
+                        help="growth that is allowed (" + ", ".join(f"{kind}={100 * limit:.0f}%%" for kind, limit in GROWTH_LIMITS.items()) + ")")
     options = parser.parse_args(argv)
-    sides = [files.read_trace(path) for path in (options.base, options.head)]
-    rows = compared_rows(*sides, LIMITS | dict(options.limit))
+    base_processes, head_processes = files.read_trace(options.base), files.read_trace(options.head)
+    rows = compared_rows(base_processes, head_processes, GROWTH_LIMITS | dict(options.limit))
     output.write(as_text(rows) if rows else "Nothing moved in either.\n")
-    why = reason_if_incomplete(sides[0], options.base) or reason_if_incomplete(sides[1], options.head)
-    if why:
-        raise load.TooLittle(why)
+    reason = reason_if_incomplete(base_processes, options.base) or reason_if_incomplete(head_processes, options.head)
+    if reason:
+        raise load.TooLittle(reason)
     return EXIT_WORSE if any(row.verdict == "worse" for row in rows) else 0

@@ -10,7 +10,7 @@ import sys
 
 from umbench import arguments, load, output
 from umbench.trace import files, findings, reader
-from umbench.trace.costs import Costs, machine_for_gpu
+from umbench.trace.costs import Costs, machine_name_for_gpu
 from umbench.trace.facts import summarize
 from umbench.trace.findings import RuleContext, duration_text, size_text
 from umbench.trace.names import ShortNames
@@ -21,10 +21,10 @@ MIN_SHARE = 0.01  # share of the waiting time; smaller savings are not printed
 
 def explain(process: reader.TracedProcess, machine_name=None):
     """(ProcessSummary, [Finding], Costs, ShortNames) of one process. `machine_name`: the name of a machine file; None: of the file for the trace's GPU."""
-    gpu = next(iter(process.gpus.values()), {}).get("name", "")
-    name, fits = (machine_name, True) if machine_name else machine_for_gpu(gpu)
-    costs = Costs(name)
-    costs.is_for_this_gpu = fits
+    gpu_name = next(iter(process.gpus.values()), {}).get("name", "")
+    file_name, is_for_this_gpu = (machine_name, True) if machine_name else machine_name_for_gpu(gpu_name)
+    costs = Costs(file_name)
+    costs.is_for_this_gpu = is_for_this_gpu
     summary = summarize(process, costs)
     short_names = ShortNames(process.allocations)
     return summary, findings.find_defects(RuleContext(summary, costs, short_names)), costs, short_names
@@ -33,50 +33,50 @@ def explain(process: reader.TracedProcess, machine_name=None):
 def as_lines(process, summary, found_defects, costs, short_names, other_process_count=0):
     """The lines that `umbench explain` prints. explain() returned `summary` to `short_names`; `other_process_count` is the number of other processes."""
     lines = list(_head_lines(process, summary, other_process_count))
-    waiting = summary.stall_ns + summary.cpu_wait_ns
-    listed = [finding for finding in found_defects if finding.saving_ns > MIN_SHARE * waiting] or found_defects[:1]
-    if not listed:
+    waiting_ns = summary.stall_ns + summary.cpu_wait_ns
+    shown_findings = [finding for finding in found_defects if finding.saving_ns > MIN_SHARE * waiting_ns] or found_defects[:1]
+    if not shown_findings:
         lines.append("Nothing of it waits for managed memory." if not process.lacking else "Nothing to explain.")
-    room = MAX_LINES - len(lines) - 2
-    for number, finding in enumerate(listed[:MAX_FINDINGS], 1):
-        part = list(_finding_lines(number, finding, short_names, costs))
-        if len(part) > room:
+    lines_left = MAX_LINES - len(lines) - 2
+    for number, finding in enumerate(shown_findings[:MAX_FINDINGS], 1):
+        finding_lines = list(_finding_lines(number, finding, short_names, costs))
+        if len(finding_lines) > lines_left:
             break
-        lines += part
-        room -= len(part)
-    if listed:
-        fit = "" if costs.is_for_this_gpu else ", which need not fit this GPU (--machine NAME)"
-        lines.append(f"Savings are simulated or estimated with machine file {costs.name}{fit}.")
+        lines += finding_lines
+        lines_left -= len(finding_lines)
+    if shown_findings:
+        other_gpu_note = "" if costs.is_for_this_gpu else ", which need not fit this GPU (--machine NAME)"
+        lines.append(f"Savings are simulated or estimated with machine file {costs.name}{other_gpu_note}.")
     lines += [f"The trace lacks {what}." for what in _missing_parts(process)][: MAX_LINES - len(lines)]
     return [line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 3] + "..." for line in lines[:MAX_LINES]]
 
 
 def _head_lines(process, summary, other_process_count):
-    program = process.environment.get("program") or ["?"]
+    command_words = process.environment.get("program") or ["?"]
     gpus = ", ".join(f"{gpu.get('name') or 'GPU'}" for gpu in process.gpus.values()) or "no GPU"
-    title = " ".join(program)
-    title = title if len(title) <= 80 else title[:77] + "..."
-    yield f"{title} on {gpus}: {process.last_ns / 1e9:.3g} s" + (f" (and {other_process_count} more processes)" if other_process_count else "")
-    yield (f"Kernels ran {duration_text(summary.kernel_ns)}, of it {duration_text(summary.stall_ns)} ({_percent(summary.stall_ns, summary.kernel_ns)}) "
+    command_text = " ".join(command_words)
+    command_text = command_text if len(command_text) <= 80 else command_text[:77] + "..."
+    yield f"{command_text} on {gpus}: {process.last_ns / 1e9:.3g} s" + (f" (and {other_process_count} more processes)" if other_process_count else "")
+    yield (f"Kernels ran {duration_text(summary.kernel_ns)}, of it {duration_text(summary.stall_ns)} ({_percent_text(summary.stall_ns, summary.kernel_ns)}) "
            f"waiting for managed memory; the CPU waited {duration_text(summary.cpu_wait_ns)} for it"
-           + (" (timed while nothing was counted)." if process.uncounted_times else "."))
-    moved = [(f"{size_text(process.estimated_total(*reader.BY_FAULT_IN))} to GPUs by faults", process.estimated_total(*reader.BY_FAULT_IN)),
-             (f"{size_text(process.estimated_total('in_user'))} to GPUs by prefetch", process.estimated_total("in_user")),
-             (f"{size_text(process.estimated_total('in_peer'))} between GPUs", process.estimated_total("in_peer")),
-             (f"{size_text(process.estimated_total(*reader.BY_FAULT_OUT))} to the host by faults", process.estimated_total(*reader.BY_FAULT_OUT)),
-             (f"{size_text(process.estimated_total('out_user'))} to the host by prefetch", process.estimated_total("out_user")),
-             (f"{size_text(process.estimated_total('out_eviction'))} evicted by the driver", process.estimated_total("out_eviction"))]
-    shown = [text for text, amount in moved if amount] or ["nothing"]
-    yield (f"Moved: {', '.join(shown)}; {process.estimated_total(*reader.GPU_FAULTS):,} faults of GPUs, {process.estimated_total(*reader.CPU_FAULTS):,} of CPUs.")
+           + (" (timed while nothing was counted)." if process.spans_in_second_run else "."))
+    moved_amounts = [(f"{size_text(process.estimated_total(*reader.BY_FAULT_IN))} to GPUs by faults", process.estimated_total(*reader.BY_FAULT_IN)),
+                     (f"{size_text(process.estimated_total('in_user'))} to GPUs by prefetch", process.estimated_total("in_user")),
+                     (f"{size_text(process.estimated_total('in_peer'))} between GPUs", process.estimated_total("in_peer")),
+                     (f"{size_text(process.estimated_total(*reader.BY_FAULT_OUT))} to the host by faults", process.estimated_total(*reader.BY_FAULT_OUT)),
+                     (f"{size_text(process.estimated_total('out_user'))} to the host by prefetch", process.estimated_total("out_user")),
+                     (f"{size_text(process.estimated_total('out_eviction'))} evicted by the driver", process.estimated_total("out_eviction"))]
+    moved_texts = [text for text, amount in moved_amounts if amount] or ["nothing"]
+    yield (f"Moved: {', '.join(moved_texts)}; {process.estimated_total(*reader.GPU_FAULTS):,} faults of GPUs, {process.estimated_total(*reader.CPU_FAULTS):,} of CPUs.")
 
 
 def _finding_lines(number, finding, short_names, costs):
-    where = short_names.description(finding.facts.allocation, size_text)
-    yield f"{number}. {where}: {findings.TITLES[finding.key]} ({finding.key}), {duration_text(finding.waste_ns)}"
+    allocation_text = short_names.description(finding.facts.allocation, size_text)
+    yield f"{number}. {allocation_text}: {findings.TITLES[finding.key]} ({finding.key}), {duration_text(finding.waste_ns)}"
     yield f"   {finding.text}"
     for call, place in finding.calls:
-        last = call is finding.calls[-1][0]
-        yield f"   -> {call}{', ' + place if place else ''}" + (_saving_text(finding) if last else "")
+        is_last_call = call is finding.calls[-1][0]
+        yield f"   -> {call}{', ' + place if place else ''}" + (_saving_text(finding) if is_last_call else "")
 
 
 def _saving_text(finding):
@@ -89,14 +89,14 @@ def _missing_parts(process):
     """Yields texts on missing parts of the trace, each the end of a sentence "The trace lacks ..."."""
     yield from process.lacking
     if process.pauses:
-        paused = sum(pause.end - pause.begin for pause in process.pauses) / 1e9
-        yield (f"what moved in {paused:.3g} s of {process.last_ns / 1e9:.3g} s: counting paused, since it slows the program; sums are scaled "
+        paused_s = sum(pause.end - pause.begin for pause in process.pauses) / 1e9
+        yield (f"what moved in {paused_s:.3g} s of {process.last_ns / 1e9:.3g} s: counting paused, since it slows the program; sums are scaled "
                + ("to what the driver counted" if process.driver_sums else "by the time of kernels"))
     elif process.driver_sums:
-        for name, quantities in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
-            recorded, moved = process.counted_total(*quantities), process.driver_sums[name]
-            if abs(recorded - moved) > process.max_missed_share * moved:
-                yield (f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: recorded {size_text(recorded)}, the driver counted {size_text(moved)}; "
+        for driver_sum, quantities in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
+            recorded_bytes, driver_bytes = process.counted_total(*quantities), process.driver_sums[driver_sum]
+            if abs(recorded_bytes - driver_bytes) > process.max_missed_share * driver_bytes:
+                yield (f"some movements {driver_sum.replace('_', ' ').replace('gpu', 'GPU')}: recorded {size_text(recorded_bytes)}, the driver counted {size_text(driver_bytes)}; "
                        "sums are scaled")
     if process.lost_records:
         yield f"{process.lost_records:,} records that were lost"
@@ -104,7 +104,7 @@ def _missing_parts(process):
         yield "its end: the process was killed or crashed"
 
 
-def _percent(part, whole):
+def _percent_text(part, whole):
     return f"{100 * part / whole:.0f} %" if whole else "0 %"
 
 
@@ -119,7 +119,7 @@ def as_json_value(process, summary, found_defects, costs, short_names):
         "lacking": list(_missing_parts(process))}
 
 
-def busiest(processes):
+def busiest_process(processes):
     """The process to explain: the one with the most bytes moved and faults."""
     return max(processes, key=lambda process: (process.estimated_total(*reader.QUANTITIES), process.last_ns))
 
@@ -140,7 +140,7 @@ def main():
         import json
         output.write(json.dumps([as_json_value(p, *explain(p, options.machine)) for p in processes], indent=2) + "\n")
         return 0
-    process = busiest(processes)
+    process = busiest_process(processes)
     output.write("\n".join(as_lines(process, *explain(process, options.machine), other_process_count=len(processes) - 1)) + "\n")
     return 0
 

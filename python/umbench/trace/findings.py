@@ -31,25 +31,25 @@ class RuleContext:
 
     def longest_waiting_gpu(self, facts):
         """The GPU whose kernels waited longest for the allocation."""
-        return max(facts.wait_by_gpu, key=facts.wait_by_gpu.get, default=next(iter(self.summary.process.gpus), 0))
+        return max(facts.wait_ns_by_gpu, key=facts.wait_ns_by_gpu.get, default=next(iter(self.summary.process.gpus), 0))
 
 
 def find_defects(context):
     """[Finding] of all allocations, the largest saving first."""
-    found = []
+    defects = []
     for facts in context.summary.facts:
-        explained = set()  # sides (GPU, CPU) whose waiting is explained
+        explained_sides = set()  # sides (GPU, CPU) whose waiting is explained
         for rule in RULES:
-            sides = SIDES.get(rule.key, {"gpu"})
-            if sides & explained:
+            sides = WAITING_SIDES.get(rule.key, {"gpu"})
+            if sides & explained_sides:
                 continue
-            result = rule.find(facts, context)
-            if result:
-                waste, saving, text, calls = result
-                found.append(Finding(rule.key, facts, waste, max(0, min(saving, waste)), text, calls, False))
-                explained |= sides
-    found = _sorted_by_saving(found)
-    return _sorted_by_saving([_with_simulated_saving(finding, context) for finding in found[:MAX_SIMULATED]] + found[MAX_SIMULATED:])
+            match = rule.find(facts, context)
+            if match:
+                waste_ns, saving_ns, text, calls = match
+                defects.append(Finding(rule.key, facts, waste_ns, max(0, min(saving_ns, waste_ns)), text, calls, False))
+                explained_sides |= sides
+    defects = _sorted_by_saving(defects)
+    return _sorted_by_saving([_with_simulated_saving(finding, context) for finding in defects[:MAX_SIMULATED]] + defects[MAX_SIMULATED:])
 
 
 def _sorted_by_saving(defects):
@@ -59,10 +59,10 @@ def _sorted_by_saving(defects):
 def _with_simulated_saving(finding, context):
     """The finding with a simulated saving; unchanged if nothing was simulated."""
     summary = context.summary
-    saving = simulated.saving_ns(summary.process, finding.key, finding.facts.allocation, context.costs)
-    if saving is None:
+    saving_ns = simulated.saving_ns(summary.process, finding.key, finding.facts.allocation, context.costs)
+    if saving_ns is None:
         return finding
-    return finding._replace(saving_ns=max(0, min(summary.scale * saving, finding.waste_ns)), simulated=True)
+    return finding._replace(saving_ns=max(0, min(summary.scale * saving_ns, finding.waste_ns)), simulated=True)
 
 
 # --- texts ---
@@ -80,31 +80,31 @@ def duration_text(nanoseconds):
     return f"{nanoseconds / 1e9:.4g} s" if nanoseconds >= 1e10 else f"{nanoseconds / 1e6:.4g} ms"
 
 
-def _text_before_launch(launch, context):
-    """Where to put a call, as text. `launch` is (name, launch) or None."""
-    if launch is None:
+def _text_before_launch(name_and_number, context):
+    """Where to put a call, as text. `name_and_number` is (name, launch) or None."""
+    if name_and_number is None:
         return ""
-    return f"before {context.names.kernel_name(launch[0])}, launch {launch[1]}"
+    return f"before {context.names.kernel_name(name_and_number[0])}, launch {name_and_number[1]}"
 
 
 def _prefetch_call_text(facts, context, address, byte_count, device):
     """The text of a call of cudaMemPrefetchAsync to a GPU or HOST."""
-    whole = address == facts.allocation.address and byte_count >= facts.allocation.bytes
-    start = context.names.allocation_name(facts.allocation)
-    if not whole and facts.allocation.number is not None:
-        start += f" + {size_text(address - facts.allocation.address)}" if address > facts.allocation.address else ""
-    return f"cudaMemPrefetchAsync({start}, {size_text(byte_count)}, {'host' if device is HOST else f'GPU {device}'})"
+    is_whole = address == facts.allocation.address and byte_count >= facts.allocation.bytes
+    address_text = context.names.allocation_name(facts.allocation)
+    if not is_whole and facts.allocation.number is not None:
+        address_text += f" + {size_text(address - facts.allocation.address)}" if address > facts.allocation.address else ""
+    return f"cudaMemPrefetchAsync({address_text}, {size_text(byte_count)}, {'host' if device is HOST else f'GPU {device}'})"
 
 
 def _prefetch_to_gpu_call_text(facts, context, event="in"):
     """The text of a call that prefetches the blocks that have that event."""
-    runs = ranges_of_blocks_with(facts, event)
-    begin, end = runs[0][0], runs[-1][0] + runs[-1][1]
-    covered = sum(count for _, count in runs)
-    if len(runs) > 1 and covered < 0.8 * (end - begin):  # if the blocks are scattered, only the largest part is prefetched
-        begin, count = max(runs, key=lambda run: run[1])
-        end = begin + count
-    return _prefetch_call_text(facts, context, begin, end - begin, context.longest_waiting_gpu(facts))
+    ranges = ranges_of_blocks_with(facts, event)
+    begin_address, end_address = ranges[0][0], ranges[-1][0] + ranges[-1][1]
+    covered_bytes = sum(byte_count for _, byte_count in ranges)
+    if len(ranges) > 1 and covered_bytes < 0.8 * (end_address - begin_address):  # if the blocks are scattered, only the largest part is prefetched
+        begin_address, byte_count = max(ranges, key=lambda each: each[1])
+        end_address = begin_address + byte_count
+    return _prefetch_call_text(facts, context, begin_address, end_address - begin_address, context.longest_waiting_gpu(facts))
 
 
 def _advice_call_text(facts, context, advice, device):
@@ -120,55 +120,55 @@ def _ns_saved_by_prefetch(facts, context):
 
 
 def find_oversubscription(facts, context):
-    evicted = facts.bytes["out_eviction"]
-    if not evicted:
+    evicted_bytes = facts.amounts["out_eviction"]
+    if not evicted_bytes:
         return None
-    text = (f"more than the GPU holds: the driver evicted {size_text(evicted)} of it, and {size_text(facts.bytes_in_by_faults())} came by faults, "
+    text = (f"more than the GPU holds: the driver evicted {size_text(evicted_bytes)} of it, and {size_text(facts.bytes_in_by_faults())} came by faults, "
             f"{facts.amplification():.1f} times the same bytes")
     calls = [("prefetch ahead of each kernel and push out what is needed last", "umbench run --trace, strategy managed_prefetch, tells how far that goes")]
     return facts.kernel_wait_ns, _ns_saved_by_prefetch(facts, context), text, calls
 
 
 def find_thrashing(facts, context):
-    if not facts.bytes["thrashing"]:
+    if not facts.amounts["thrashing"]:
         return None
-    text = f"the CPU and a GPU fight over it at the same time: the driver saw thrashing {facts.bytes['thrashing']} times"
+    text = f"the CPU and a GPU fight over it at the same time: the driver saw thrashing {facts.amounts['thrashing']} times"
     calls = [(_advice_call_text(facts, context, "cudaMemAdviseSetPreferredLocation", "host"), "after its allocation"),
              (_advice_call_text(facts, context, "cudaMemAdviseSetAccessedBy", f"GPU {context.longest_waiting_gpu(facts)}"), "after its allocation")]
-    waste = facts.kernel_wait_ns + facts.cpu_wait_ns
-    return waste, waste - context.costs.remote_read_ns(facts.bytes_in_by_faults()), text, calls
+    waste_ns = facts.kernel_wait_ns + facts.cpu_wait_ns
+    return waste_ns, waste_ns - context.costs.remote_read_ns(facts.bytes_in_by_faults()), text, calls
 
 
 def find_written_read_mostly(facts, context):
     hints = facts.hints_of("read_mostly")
-    writes = sum(block.gpu_write_faults for block in facts.blocks.values())
-    if not hints or not writes or facts.hints_of("unset_read_mostly"):
+    write_faults = sum(block.gpu_write_faults for block in facts.blocks.values())
+    if not hints or not write_faults or facts.hints_of("unset_read_mostly"):
         return None
-    text = f"advised as read-mostly, but kernels write it: {writes:,} write faults, each of which gives up the copies of a page"
+    text = f"advised as read-mostly, but kernels write it: {write_faults:,} write faults, each of which gives up the copies of a page"
     calls = [("leave out cudaMemAdviseSetReadMostly", context.names.place_text(hints[0].callers))]
     return facts.kernel_wait_ns, facts.kernel_wait_ns, text, calls
 
 
 def find_needless_prefetch_to_host(facts, context):
-    blocks = [block for block in facts.blocks.values() if _has_event_after(block, "prefetch_out", "in", without=("host", "cpu"))]
-    if not blocks:
+    returned_blocks = [block for block in facts.blocks.values() if _has_event_after(block, "prefetch_out", "in", events_between=("host", "cpu"))]
+    if not returned_blocks:
         return None
     hints_for_host = facts.hints_of("prefetch", device=HOST)
-    text = (f"prefetched to the host ({size_text(facts.bytes['out_user'])}) and faulted back by kernels ({size_text(facts.bytes_in_by_faults())}); "
+    text = (f"prefetched to the host ({size_text(facts.amounts['out_user'])}) and faulted back by kernels ({size_text(facts.bytes_in_by_faults())}); "
             "no fault of the CPU shows that it is used there")
-    out = context.costs.prefetch_to_host_ns(facts.bytes["out_user"])
+    prefetch_ns = context.costs.prefetch_to_host_ns(facts.amounts["out_user"])
     calls = [("leave out cudaMemPrefetchAsync to the host", context.names.place_text(hints_for_host[0].callers if hints_for_host else []))]
-    return facts.kernel_wait_ns + out, facts.kernel_wait_ns + out, text, calls
+    return facts.kernel_wait_ns + prefetch_ns, facts.kernel_wait_ns + prefetch_ns, text, calls
 
 
 def find_prefetch_wrong_way(facts, context):
     if not facts.bytes_in_by_faults():
         return None
     for hint in facts.hints_of("prefetch", device=HOST):
-        after = [event for block in facts.blocks.values() for event in block.events
-                 if event[1].begin >= hint.at and event[0] in ("in", "host", "cpu", "prefetch_in")]
-        first = min(after, key=lambda event: event[1].begin, default=None)
-        if first and first[0] == "in":
+        later_events = [event for block in facts.blocks.values() for event in block.events
+                        if event[1].begin >= hint.at and event[0] in ("in", "host", "cpu", "prefetch_in")]
+        first_event = min(later_events, key=lambda event: event[1].begin, default=None)
+        if first_event and first_event[0] == "in":
             text = f"prefetched to the host, where it lay or nobody used it; then {size_text(facts.bytes_in_by_faults())} came to the GPU by faults"
             calls = [(_prefetch_to_gpu_call_text(facts, context) + " in place of the host", context.names.place_text(hint.callers))]
             return facts.kernel_wait_ns, _ns_saved_by_prefetch(facts, context), text, calls
@@ -176,16 +176,16 @@ def find_prefetch_wrong_way(facts, context):
 
 
 def find_late_prefetch(facts, context):
-    for number, block in facts.blocks.items():
-        for what, piece in block.events:
-            if what != "in" or piece.kind != "kernel":
+    for block_number, block in facts.blocks.items():
+        for event, piece in block.events:
+            if event != "in" or piece.kind != "kernel":
                 continue
             for hint in facts.hints_of("prefetch", device=piece.gpu):
-                covers = hint.address < (number + 1) * BLOCK and number * BLOCK < hint.address + hint.bytes
-                if covers and piece.begin - MIN_LEAD_NS <= hint.at <= piece.end:
-                    kernel = context.names.kernel_name(piece.name)
-                    text = f"its prefetch is called when {kernel} runs already, which faults on it ({size_text(facts.bytes_in_by_faults())})"
-                    calls = [(_prefetch_to_gpu_call_text(facts, context), f"ahead of {kernel}, launch {piece.launch}, on its stream")]
+                is_for_block = hint.address < (block_number + 1) * BLOCK and block_number * BLOCK < hint.address + hint.bytes
+                if is_for_block and piece.begin - MIN_LEAD_NS <= hint.at <= piece.end:
+                    kernel_name = context.names.kernel_name(piece.name)
+                    text = f"its prefetch is called when {kernel_name} runs already, which faults on it ({size_text(facts.bytes_in_by_faults())})"
+                    calls = [(_prefetch_to_gpu_call_text(facts, context), f"ahead of {kernel_name}, launch {piece.launch}, on its stream")]
                     return facts.kernel_wait_ns, _ns_saved_by_prefetch(facts, context), text, calls
     return None
 
@@ -199,82 +199,84 @@ def _returning_blocks(facts):
 
 
 def find_false_sharing(facts, context):
-    blocks = _returning_blocks(facts)
-    few = [block for block in blocks if bin(block.to_host_mask).count("1") <= MAX_SHARED_GRANULES]
-    if not blocks or len(few) < len(blocks) / 2 or facts.allocation.bytes < BLOCK:
+    returning_blocks = _returning_blocks(facts)
+    blocks_shared_little = [block for block in returning_blocks if bin(block.to_host_mask).count("1") <= MAX_SHARED_GRANULES]
+    if not returning_blocks or len(blocks_shared_little) < len(returning_blocks) / 2 or facts.allocation.bytes < BLOCK:
         return None
-    shared = sum(bin(block.to_host_mask).count("1") for block in few) * GRANULE
-    round_trips = max(block.round_trips for block in few)
-    text = (f"the CPU uses little of it ({size_text(shared)} in {len(few)} blocks of 2 MiB) between kernels, so the same pages travel {round_trips + 1} times "
+    shared_bytes = sum(bin(block.to_host_mask).count("1") for block in blocks_shared_little) * GRANULE
+    round_trips = max(block.round_trips for block in blocks_shared_little)
+    text = (f"the CPU uses little of it ({size_text(shared_bytes)} in {len(blocks_shared_little)} blocks of 2 MiB) between kernels, "
+            f"so the same pages travel {round_trips + 1} times "
             f"and kernels stop for them")
     calls = [("move what the CPU uses into memory of its own (cudaMallocHost)", _text_before_cpu_use(facts, context))]
-    waste = facts.kernel_wait_ns + facts.cpu_wait_ns
-    return waste, waste, text, calls
+    waste_ns = facts.kernel_wait_ns + facts.cpu_wait_ns
+    return waste_ns, waste_ns, text, calls
 
 
 def find_missing_read_mostly(facts, context):
-    blocks = _returning_blocks(facts)
-    if not blocks or any(block.gpu_write_faults or block.cpu_write_faults for block in blocks):
+    returning_blocks = _returning_blocks(facts)
+    if not returning_blocks or any(block.gpu_write_faults or block.cpu_write_faults for block in returning_blocks):
         return None
     text = (f"CPU and GPU only read it (no write faults), yet {size_text(facts.bytes_in_by_faults())} came to the GPU by faults and "
             f"{size_text(facts.bytes_out_by_faults())} went back: {facts.amplification():.1f} times the same bytes")
     calls = [(_advice_call_text(facts, context, "cudaMemAdviseSetReadMostly", 0), "once it is filled")]
-    saved = facts.kernel_wait_ns * (1 - 1 / max(1.0, facts.amplification())) + facts.cpu_wait_ns
-    return facts.kernel_wait_ns + facts.cpu_wait_ns, saved, text, calls
+    saved_ns = facts.kernel_wait_ns * (1 - 1 / max(1.0, facts.amplification())) + facts.cpu_wait_ns
+    return facts.kernel_wait_ns + facts.cpu_wait_ns, saved_ns, text, calls
 
 
 def find_ping_pong(facts, context):
-    blocks = _returning_blocks(facts)
-    if not blocks:
+    returning_blocks = _returning_blocks(facts)
+    if not returning_blocks:
         return None
     text = (f"CPU and GPU use it in turns: {size_text(facts.bytes_in_by_faults())} came to the GPU by faults, {size_text(facts.bytes_out_by_faults())} went back; "
             f"{facts.amplification():.1f} times the same bytes")
-    place = f"before each launch of {context.names.kernel_name(facts.longest_waiting_launch()[0])}" if facts.wait_by_kernel else ""
-    calls = [(_prefetch_to_gpu_call_text(facts, context), place),
+    place_text = f"before each launch of {context.names.kernel_name(facts.longest_waiting_launch()[0])}" if facts.wait_ns_by_launch else ""
+    calls = [(_prefetch_to_gpu_call_text(facts, context), place_text),
              (_prefetch_call_text(facts, context, facts.allocation.address, facts.allocation.bytes, HOST), _text_before_cpu_use(facts, context))]
-    waste = facts.kernel_wait_ns + facts.cpu_wait_ns
-    return waste, waste - context.costs.prefetch_to_gpu_ns(facts.bytes_in_by_faults()) - _ns_by_prefetch_to_host(facts, context), text, calls
+    waste_ns = facts.kernel_wait_ns + facts.cpu_wait_ns
+    return waste_ns, waste_ns - context.costs.prefetch_to_gpu_ns(facts.bytes_in_by_faults()) - _ns_by_prefetch_to_host(facts, context), text, calls
 
 
 def find_sparse_touches(facts, context):
-    came = [block for block in facts.blocks.values() if block.in_bytes]
-    if len(came) < 4:
+    moved_blocks = [block for block in facts.blocks.values() if block.in_bytes]
+    if len(moved_blocks) < 4:
         return None
-    held = sum(bin(block.to_gpu_mask).count("1") for block in came) * GRANULE
-    if held > MAX_SPARSE_SHARE * len(came) * BLOCK:
+    moved_bytes = sum(bin(block.to_gpu_mask).count("1") for block in moved_blocks) * GRANULE
+    if moved_bytes > MAX_SPARSE_SHARE * len(moved_blocks) * BLOCK:
         return None
-    text = f"kernels touch little of each block: {size_text(held)} of the {size_text(len(came) * BLOCK)} in {len(came):,} blocks, each fault for a page or few"
+    text = (f"kernels touch little of each block: {size_text(moved_bytes)} of the {size_text(len(moved_blocks) * BLOCK)} in {len(moved_blocks):,} blocks, "
+            f"each fault for a page or few")
     calls = [(_advice_call_text(facts, context, "cudaMemAdviseSetPreferredLocation", "host"), "once it is filled"),
              (_advice_call_text(facts, context, "cudaMemAdviseSetAccessedBy", f"GPU {context.longest_waiting_gpu(facts)}"), "after it: kernels read over the link")]
-    return facts.kernel_wait_ns, facts.kernel_wait_ns - context.costs.remote_read_ns(held // 16), text, calls
+    return facts.kernel_wait_ns, facts.kernel_wait_ns - context.costs.remote_read_ns(moved_bytes // 16), text, calls
 
 
 def find_slow_remote_reads(facts, context):
     hints_for_host = facts.hints_of("preferred_location", device=HOST)
     if not hints_for_host or facts.bytes_in_by_faults():
         return None
-    over_link = context.costs.remote_read_ns(facts.allocation.bytes)
-    slow = [(name, context.summary.launch_counts[name], time) for name, time in context.summary.shortest_ns_by_kernel.items()
-            if REMOTE_READ_RANGE[0] * over_link <= time <= REMOTE_READ_RANGE[1] * over_link and context.summary.launch_counts[name] > 1]
-    if not slow:
+    over_link_ns = context.costs.remote_read_ns(facts.allocation.bytes)
+    slow_kernels = [(kernel_name, context.summary.launch_counts[kernel_name], time_ns) for kernel_name, time_ns in context.summary.shortest_ns_by_kernel.items()
+                    if REMOTE_READ_RANGE[0] * over_link_ns <= time_ns <= REMOTE_READ_RANGE[1] * over_link_ns and context.summary.launch_counts[kernel_name] > 1]
+    if not slow_kernels:
         return None
-    name, count, time = max(slow, key=lambda kernel: kernel[1] * kernel[2])
-    text = (f"preferred on the host, and each of {count} launches of {context.names.kernel_name(name)} takes as long as reading it over the link "
-            f"({duration_text(time)})")
+    kernel_name, launch_count, time_ns = max(slow_kernels, key=lambda kernel: kernel[1] * kernel[2])
+    text = (f"preferred on the host, and each of {launch_count} launches of {context.names.kernel_name(kernel_name)} takes as long as reading it over the link "
+            f"({duration_text(time_ns)})")
     calls = [("leave out cudaMemAdviseSetPreferredLocation(host)", context.names.place_text(hints_for_host[0].callers)),
              (_prefetch_call_text(facts, context, facts.allocation.address, facts.allocation.bytes, context.longest_waiting_gpu(facts)),
-              _text_before_launch((name, 0), context))]
-    waste = count * time
-    return waste, waste - count * context.costs.min_kernel_ns(facts.allocation.bytes) - context.costs.prefetch_to_gpu_ns(facts.allocation.bytes), text, calls
+              _text_before_launch((kernel_name, 0), context))]
+    waste_ns = launch_count * time_ns
+    return waste_ns, waste_ns - launch_count * context.costs.min_kernel_ns(facts.allocation.bytes) - context.costs.prefetch_to_gpu_ns(facts.allocation.bytes), text, calls
 
 
 def find_first_touch(facts, context):
-    fresh = facts.block_numbers_with("fresh")
-    if not fresh or facts.bytes_in_by_faults() > MAX_MOVED_SHARE * len(fresh) * BLOCK or facts.kernel_wait_ns <= 0:
+    fresh_block_numbers = facts.block_numbers_with("fresh")
+    if not fresh_block_numbers or facts.bytes_in_by_faults() > MAX_MOVED_SHARE * len(fresh_block_numbers) * BLOCK or facts.kernel_wait_ns <= 0:
         return None
-    text = f"kernels are the first to touch {size_text(len(fresh) * BLOCK)} of it: nothing moves, but every block takes faults"
+    text = f"kernels are the first to touch {size_text(len(fresh_block_numbers) * BLOCK)} of it: nothing moves, but every block takes faults"
     calls = [(_prefetch_to_gpu_call_text(facts, context, "fresh"), _text_before_launch(facts.first_waiting_launch(), context))]
-    return facts.kernel_wait_ns, facts.kernel_wait_ns - context.costs.populate_ns(len(fresh) * BLOCK), text, calls
+    return facts.kernel_wait_ns, facts.kernel_wait_ns - context.costs.populate_ns(len(fresh_block_numbers) * BLOCK), text, calls
 
 
 def find_missing_prefetch(facts, context):
@@ -295,25 +297,25 @@ def find_host_faults(facts, context):
 
 def _ns_by_prefetch_to_host(facts, context):
     """The time in which a prefetch moves the data that the CPU fetched by faults, and the CPU touches them."""
-    writes = any(block.cpu_write_faults for block in facts.blocks.values())
-    return context.costs.prefetch_to_host_ns(facts.bytes_out_by_faults()) + context.costs.touch_on_host_ns(facts.bytes_out_by_faults(), writes)
+    is_written = any(block.cpu_write_faults for block in facts.blocks.values())
+    return context.costs.prefetch_to_host_ns(facts.bytes_out_by_faults()) + context.costs.touch_on_host_ns(facts.bytes_out_by_faults(), is_written)
 
 
 def _text_before_cpu_use(facts, context):
     """Where to put a call, as text: before the place at which the CPU waited longest."""
-    place = max(facts.cpu_wait_by_place, key=facts.cpu_wait_by_place.get, default=None)
+    place = max(facts.cpu_wait_ns_by_place, key=facts.cpu_wait_ns_by_place.get, default=None)
     return f"before the CPU uses it {context.names.place_text([place]) if place else ''}".rstrip()
 
 
-def _has_event_after(history, first, then, without):
-    """Whether an event `then` comes after an event `first` without one of `without` in between."""
+def _has_event_after(history, first_event, later_event, events_between):
+    """Whether an event `later_event` comes after an event `first_event` without one of `events_between` in between."""
     is_after_first = False
-    for what, _ in history.events:
-        if what == first:
+    for event, _ in history.events:
+        if event == first_event:
             is_after_first = True
-        elif what in without:
+        elif event in events_between:
             is_after_first = False
-        elif what == then and is_after_first:
+        elif event == later_event and is_after_first:
             return True
     return False
 
@@ -335,5 +337,5 @@ RULES = [
     Rule("host_faults", "results fetched by faults", find_host_faults),
 ]
 # {key of a rule: sides that wait}. In all other rules the GPU waits.
-SIDES = {key: {"gpu", "host"} for key in ("thrashing", "false_sharing", "read_mostly_missing", "ping_pong")} | {"host_faults": {"host"}}
+WAITING_SIDES = {key: {"gpu", "host"} for key in ("thrashing", "false_sharing", "read_mostly_missing", "ping_pong")} | {"host_faults": {"host"}}
 TITLES = {rule.key: rule.title for rule in RULES}

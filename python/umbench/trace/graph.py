@@ -19,7 +19,7 @@ from umbench.trace.names import ShortNames
 from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, AllocationFinder, runs_of_neighbours
 
 MAX_OPERATORS, MAX_TENSORS = 20_000, 20_000
-TOUCHES = {"kernel": (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user"), "host": (*BY_FAULT_OUT, *CPU_FAULTS)}
+TOUCHING_QUANTITIES = {"kernel": (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user"), "host": (*BY_FAULT_OUT, *CPU_FAULTS)}
 MIN_OPERATOR_NS = 1000
 CPU_LABEL = "cpu"  # label of operators that stand for the CPU
 
@@ -33,14 +33,14 @@ class TraceNetwork:
         self.tensors, self.operators = [], []
         self.known_ns = self.unknown_ns = 0
         self.bytes = self.cpu_operators = 0
-        self.paused = False
+        self.has_pauses = False
 
     def summary_text(self):
-        whole = self.known_ns + self.unknown_ns
-        share = 100 * self.known_ns / whole if whole else 0
-        text = (f"{len(self.operators)} operators, {len(self.tensors)} tensors; what launches touch is known for {share:.0f} % of the kernels' "
+        total_ns = self.known_ns + self.unknown_ns
+        known_percent = 100 * self.known_ns / total_ns if total_ns else 0
+        text = (f"{len(self.operators)} operators, {len(self.tensors)} tensors; what launches touch is known for {known_percent:.0f} % of the kernels' "
                 "time, the rest touches nothing here")
-        if self.paused:
+        if self.has_pauses:
             text += "; pauses of counting are left out"
         return text + (f"; the CPU uses it {self.cpu_operators} times" if self.cpu_operators else "")
 
@@ -61,86 +61,86 @@ def network_of_process(process, costs, only_allocation=None):
         raise load.TooLittle(f"{len(accesses):,} launches moved something, more than {MAX_OPERATORS:,}; trace a shorter part")
     network = TraceNetwork()
     network.name = _network_name(process)
-    network.paused = bool(process.pauses)
+    network.has_pauses = bool(process.pauses)
     short_names = ShortNames(process.allocations)
     accesses_of_block = defaultdict(list)  # (allocation, block number): numbers of accesses
-    for number, (piece, block_numbers) in enumerate(accesses):
+    for access_number, (piece, block_numbers) in enumerate(accesses):
         for block_number in block_numbers:
-            accesses_of_block[allocation_finder.allocation_of(block_number, piece.begin), block_number].append(number)
-    reads = _add_tensors(network, accesses_of_block, short_names)
-    steps = [(piece.begin, piece.kind, number, piece) for number, (piece, _) in enumerate(accesses)]
-    steps += [(stretch.begin, "quiet", number, stretch) for number, stretch in enumerate(process.stretches_without_moves) if stretch.kernels]
-    for _, what, number, entry in sorted(steps, key=lambda step: step[:3]):
-        if what == "host":
+            accesses_of_block[allocation_finder.allocation_of(block_number, piece.begin), block_number].append(access_number)
+    tensor_names_by_access = _add_tensors(network, accesses_of_block, short_names)
+    entries = [(piece.begin, piece.kind, access_number, piece) for access_number, (piece, _) in enumerate(accesses)]
+    entries += [(stretch.begin, "quiet", stretch_number, stretch) for stretch_number, stretch in enumerate(process.stretches_without_moves) if stretch.kernels]
+    for _, kind, number, entry in sorted(entries, key=lambda each: each[:3]):
+        if kind == "host":
             network.cpu_operators += 1
-            _add_operator(network, f"{CPU_LABEL}.{network.cpu_operators}", reads[number], MIN_OPERATOR_NS, CPU_LABEL)
-        elif what == "kernel":
-            waited = stall_ns_of(entry, len(_block_numbers_of(entry)) * BLOCK, summary.shortest_ns_by_kernel, costs, estimator)
-            spent = max(MIN_OPERATOR_NS, round(estimator.kernel_ns(entry) - waited))
-            network.known_ns += spent
-            _add_operator(network, f"{short_names.kernel_name(entry.name)}.{entry.launch}", reads[number], spent, short_names.kernel_name(entry.name))
+            _add_operator(network, f"{CPU_LABEL}.{network.cpu_operators}", tensor_names_by_access[number], MIN_OPERATOR_NS, CPU_LABEL)
+        elif kind == "kernel":
+            waited_ns = stall_ns_of(entry, len(_block_numbers_of(entry)) * BLOCK, summary.shortest_ns_by_kernel, costs, estimator)
+            spent_ns = max(MIN_OPERATOR_NS, round(estimator.kernel_ns(entry) - waited_ns))
+            network.known_ns += spent_ns
+            _add_operator(network, f"{short_names.kernel_name(entry.name)}.{entry.launch}", tensor_names_by_access[number], spent_ns, short_names.kernel_name(entry.name))
         else:
-            spent = max(MIN_OPERATOR_NS, sum(busy for _, _, busy in entry.kernels))
-            network.unknown_ns += spent
-            _add_operator(network, f"quiet.{number}", [], spent, "quiet")
+            spent_ns = max(MIN_OPERATOR_NS, sum(busy_ns for _, _, busy_ns in entry.kernels))
+            network.unknown_ns += spent_ns
+            _add_operator(network, f"quiet.{number}", [], spent_ns, "quiet")
     return network
 
 
 def _accesses(process, allocation_finder, only_allocation):
     """[(piece, numbers of the blocks that it touches)] of launches, and of faults of the CPU on blocks that launches used before."""
-    found, used = [], set()
+    accesses, used_block_numbers = [], set()
     for piece in process.pieces:
         block_numbers = _block_numbers_of(piece)
         if only_allocation:
-            block_numbers = {number for number in block_numbers if allocation_finder.allocation_of(number, piece.begin) == only_allocation}
+            block_numbers = {block_number for block_number in block_numbers if allocation_finder.allocation_of(block_number, piece.begin) == only_allocation}
         if piece.kind == "kernel":
-            used |= block_numbers
+            used_block_numbers |= block_numbers
         else:
-            block_numbers &= used
+            block_numbers &= used_block_numbers
         if block_numbers:
-            found.append((piece, block_numbers))
-    return found
+            accesses.append((piece, block_numbers))
+    return accesses
 
 
 def _block_numbers_of(trace_piece):
-    return {number for name in TOUCHES.get(trace_piece.kind, ()) for first, count, _ in trace_piece.sums.get(name, ()) for number in range(first, first + count)}
+    return {number for name in TOUCHING_QUANTITIES.get(trace_piece.kind, ()) for first, count, _ in trace_piece.sums.get(name, ()) for number in range(first, first + count)}
 
 
 def _add_tensors(network, accesses_of_block, short_names):
     """Adds one tensor for each run of neighbouring blocks that the same accesses touch. Returns {number of the access: names of its tensors}."""
-    by_users = defaultdict(set)
-    for (allocation, block_number), launches in accesses_of_block.items():
-        by_users[allocation, tuple(launches)].add(block_number)
-    reads = defaultdict(list)
-    found = []
-    for (allocation, launches), block_numbers in by_users.items():
-        found += [(first, count, allocation, launches) for first, count in runs_of_neighbours(block_numbers)]
-    if len(found) > MAX_TENSORS:
-        raise load.TooLittle(f"the launches touch {len(found):,} separate parts of memory, more than {MAX_TENSORS:,}; trace a shorter part")
-    taken = defaultdict(int)
-    for first, count, allocation, launches in sorted(found, key=lambda part: part[:2]):
-        label = short_names.allocation_name(allocation) if allocation else f"0x{first * BLOCK:x}"
-        name = f"{label}.{taken[label]}"
-        taken[label] += 1
-        size = count * BLOCK if not allocation else min(count * BLOCK, max(4, allocation.bytes))
-        network.tensors.append({"name": name, "shape": [1, max(1, size // 4), 1, 1], "use": "parameter"})
-        network.bytes += size
-        for launch in launches:
-            reads[launch].append(name)
-    return reads
+    block_numbers_by_use = defaultdict(set)
+    for (allocation, block_number), access_numbers in accesses_of_block.items():
+        block_numbers_by_use[allocation, tuple(access_numbers)].add(block_number)
+    tensor_names_by_access = defaultdict(list)
+    block_runs = []
+    for (allocation, access_numbers), block_numbers in block_numbers_by_use.items():
+        block_runs += [(first_block, block_count, allocation, access_numbers) for first_block, block_count in runs_of_neighbours(block_numbers)]
+    if len(block_runs) > MAX_TENSORS:
+        raise load.TooLittle(f"the launches touch {len(block_runs):,} separate parts of memory, more than {MAX_TENSORS:,}; trace a shorter part")
+    tensor_counts = defaultdict(int)
+    for first_block, block_count, allocation, access_numbers in sorted(block_runs, key=lambda block_run: block_run[:2]):
+        label = short_names.allocation_name(allocation) if allocation else f"0x{first_block * BLOCK:x}"
+        name = f"{label}.{tensor_counts[label]}"
+        tensor_counts[label] += 1
+        byte_count = block_count * BLOCK if not allocation else min(block_count * BLOCK, max(4, allocation.bytes))
+        network.tensors.append({"name": name, "shape": [1, max(1, byte_count // 4), 1, 1], "use": "parameter"})
+        network.bytes += byte_count
+        for access_number in access_numbers:
+            tensor_names_by_access[access_number].append(name)
+    return tensor_names_by_access
 
 
-def _add_operator(network, name, tensors_read, duration_ns, label):
-    number = len(network.operators)
-    out = f"step.{number}"
-    network.tensors.append({"name": out, "shape": [1, 1, 1, 1], "use": "output"})
-    network.operators.append({"name": f"{number}.{name}", "kind": "opaque", "label": label, "flops": 0,
-                           "bytes": 4, "duration_ns": duration_ns, "in": tensors_read, "out": [out], "repeatable": False})
+def _add_operator(network, name, tensor_names_read, duration_ns, label):
+    operator_number = len(network.operators)
+    output_name = f"step.{operator_number}"
+    network.tensors.append({"name": output_name, "shape": [1, 1, 1, 1], "use": "output"})
+    network.operators.append({"name": f"{operator_number}.{name}", "kind": "opaque", "label": label, "flops": 0,
+                           "bytes": 4, "duration_ns": duration_ns, "in": tensor_names_read, "out": [output_name], "repeatable": False})
 
 
 def _network_name(process):
-    program = (process.environment.get("program") or ["program"])
-    word = next((w for w in reversed(program[:2]) if not w.startswith("-")), program[0])
-    name = re.sub(r"[^a-z0-9_.-]+", "_", re.sub(r"\.\w+$", "", word.rsplit("/", 1)[-1]).lower()).strip("._-")
+    command_words = (process.environment.get("program") or ["program"])
+    program_word = next((w for w in reversed(command_words[:2]) if not w.startswith("-")), command_words[0])
+    name = re.sub(r"[^a-z0-9_.-]+", "_", re.sub(r"\.\w+$", "", program_word.rsplit("/", 1)[-1]).lower()).strip("._-")
     return f"trace-{name or 'program'}"
 

@@ -19,7 +19,7 @@ CPU_FAULTS = ("cpu_read_faults", "cpu_write_faults")
 IN, OUT = (*BY_FAULT_IN, "in_user", "in_eviction"), (*BY_FAULT_OUT, "out_user", "out_eviction")  # quantities that moved over the host's link
 QUANTITIES = (*IN, *OUT, "in_peer", *GPU_FAULTS, *CPU_FAULTS, "thrashing", "throttling", "remote_maps")
 
-class TracePiece(namedtuple("TracePiece", "kind begin end name launch gpu waiting batches records sums granules place")):
+class TracePiece(namedtuple("TracePiece", "kind begin end name launch gpu waiting_ns batches records sums granules place")):
     """A launch, or a group of events outside launches; `kind` is "kernel", "host", "prefetched" or "other". `sums` is {quantity: [(number
     of the first block, count of blocks, sum)]}, `granules` [(number of the first block, count, mask of their 64 KiB)] of blocks of which only a part moved or faulted."""
 
@@ -39,7 +39,7 @@ Range = namedtuple("Range", "begin end name")
 Pause = namedtuple("Pause", "begin end sums")  # a pause of counting; `sums` are the driver's: {one of DRIVER_SUMS: amount}
 # Largest share of the driver's bytes that a trace may lack without a note. Pauses of counting begin and end at slightly different times for
 # driver and trace.
-MAX_MISSED, MAX_MISSED_WITH_PAUSES = 0.001, 0.01
+MAX_MISSED_SHARE, MAX_MISSED_SHARE_WITH_PAUSES = 0.001, 0.01
 DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
 
@@ -55,11 +55,11 @@ class TracedProcess:
     unseen_stretches: list = field(default_factory=list)  # stretches of launches during pauses; whether they moved anything is unknown
     pauses: list = field(default_factory=list)
     driver_sums: dict = None  # the driver's sums over the whole run; None if unknown
-    ranges: list = field(default_factory=list)
+    named_ranges: list = field(default_factory=list)
     lacking: list = field(default_factory=list)
     lost_records: int = 0
     end: int = None  # None if the process crashed or was killed
-    uncounted_times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
+    spans_in_second_run: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
 
     def estimated_total(self, *quantities):
         """The estimated sum of the quantities over the whole run: the counted sum, scaled for the time that was not counted."""
@@ -75,28 +75,28 @@ class TracedProcess:
 
     @property
     def max_missed_share(self):
-        return MAX_MISSED_WITH_PAUSES if self.pauses else MAX_MISSED
+        return MAX_MISSED_SHARE_WITH_PAUSES if self.pauses else MAX_MISSED_SHARE
 
     @cached_property
     def _scales(self):
         if self.driver_sums:
-            ways = {"to_gpus": IN, "to_host": OUT, None: (*IN, *OUT)}
-            wholes = self.driver_sums | {None: self.driver_sums["to_gpus"] + self.driver_sums["to_host"]}
-            counted = {way: self.counted_total(*names) for way, names in ways.items()}
-            return {way: wholes[way] / counted[way] if wholes[way] > (1 + self.max_missed_share) * counted[way] > 0 else 1 for way in ways}
+            quantities_by_way = {"to_gpus": IN, "to_host": OUT, None: (*IN, *OUT)}
+            driver_bytes = self.driver_sums | {None: self.driver_sums["to_gpus"] + self.driver_sums["to_host"]}
+            counted_bytes = {way: self.counted_total(*quantities) for way, quantities in quantities_by_way.items()}
+            return {way: driver_bytes[way] / counted_bytes[way] if driver_bytes[way] > (1 + self.max_missed_share) * counted_bytes[way] > 0 else 1 for way in quantities_by_way}
         return dict.fromkeys(("to_gpus", "to_host", None), self._scale_by_time())
 
     def _scale_by_time(self):
-        unseen, seen = (sum(busy for stretch in stretches for _, _, busy in stretch.kernels) for stretches in (self.unseen_stretches, self.stretches_without_moves))
-        seen += sum(piece.end - piece.begin for piece in self.pieces if piece.kind == "kernel")
-        return 1 + unseen / seen if seen else 1
+        unseen_ns, seen_ns = (sum(busy_ns for stretch in stretches for _, _, busy_ns in stretch.kernels) for stretches in (self.unseen_stretches, self.stretches_without_moves))
+        seen_ns += sum(piece.end - piece.begin for piece in self.pieces if piece.kind == "kernel")
+        return 1 + unseen_ns / seen_ns if seen_ns else 1
 
     @property
     def last_ns(self):
         """The last time in the trace."""
         if self.end is not None:
             return self.end
-        return max([part.end for part in (*self.pieces, *self.stretches_without_moves, *self.unseen_stretches)], default=0)
+        return max([piece.end for piece in (*self.pieces, *self.stretches_without_moves, *self.unseen_stretches)], default=0)
 
 
 def read_trace_file(path):
@@ -107,26 +107,26 @@ def read_trace_file(path):
     except (OSError, ValueError) as error:
         raise load.BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     lines = data.split(b"\n")
-    torn = lines.pop()
+    torn_line = lines.pop()
     processes = []
-    for number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         if not line:
             continue
         try:
             entry = json.loads(line)
             _add_entry(entry, processes)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise load.BadInput(f"{path}:{number}: no line of a trace ({_error_text(error)}); umbench trace writes such files") from error
+            raise load.BadInput(f"{path}:{line_number}: no line of a trace ({_error_text(error)}); umbench trace writes such files") from error
     if not processes:
         raise load.BadInput(f"{path}: no trace of a program; umbench trace writes such files")
-    timed = [process for process in processes if process.environment.get("role") == "times"]
+    second_runs = [process for process in processes if process.environment.get("role") == "times"]
     processes = [process for process in processes if process.environment.get("role") != "times"]
-    for process, again in zip(processes, timed):
-        process.uncounted_times = again.uncounted_times
+    for process, second_run in zip(processes, second_runs):
+        process.spans_in_second_run = second_run.spans_in_second_run
     for process in processes:
         process.pieces.sort(key=lambda piece: piece.begin)
         process.hints.sort(key=lambda hint: hint.at)
-        if torn and not timed and process is processes[-1]:
+        if torn_line and not second_runs and process is processes[-1]:
             process.lacking.append("its end: the last line is torn")
     return processes
 
@@ -142,13 +142,13 @@ def _add_entry(entry, processes):
             raise ValueError("this reader knows traces of schema 1")
         processes.append(TracedProcess(entry))
         processes[-1].names = {}
-        processes[-1].alive = {}
+        processes[-1].live_numbers = {}
         return
     if not processes:
         raise ValueError("before any environment")
-    reader = _READER_BY_KIND.get(kind)
-    if reader:
-        reader(processes[-1], entry)
+    add_entry = _ADDER_BY_KIND.get(kind)
+    if add_entry:
+        add_entry(processes[-1], entry)
 
 
 def _gpu_or_host(value):
@@ -166,13 +166,13 @@ def _add_gpu(process, entry):
 
 def _add_allocation(process, entry):
     callers = tuple(process.names[number] for number in entry.get("called", []))
-    process.alive[entry["address"]] = len(process.allocations)
+    process.live_numbers[entry["address"]] = len(process.allocations)
     process.allocations.append(Allocation(len(process.allocations), entry["at_ns"], None, entry["address"], entry["bytes"],
                                           _gpu_or_host(entry.get("device")), entry["memory"], callers))
 
 
 def _end_allocation(process, entry):
-    number = process.alive.pop(entry["address"], None)
+    number = process.live_numbers.pop(entry["address"], None)
     if number is not None:
         process.allocations[number] = process.allocations[number]._replace(until=entry["at_ns"])
 
@@ -196,12 +196,12 @@ def _add_piece(process, entry):
         entry.get("records", 0), {name: _block_runs(entry[name]) for name in QUANTITIES if name in entry}, _block_runs(entry.get("granules", [])), place))
 
 
-def _add_uncounted_time(process, entry):
-    process.uncounted_times[entry["gpu"], process.names[entry["name"]], entry["launch"]] = (entry["begin_ns"], entry["end_ns"])
+def _add_span_in_second_run(process, entry):
+    process.spans_in_second_run[entry["gpu"], process.names[entry["name"]], entry["launch"]] = (entry["begin_ns"], entry["end_ns"])
 
 
 def _add_stretch(process, entry):
-    kernels = [(process.names[name], count, busy) for name, count, busy in entry["kernels"]]
+    kernels = [(process.names[name], count, busy_ns) for name, count, busy_ns in entry["kernels"]]
     stretches = process.stretches_without_moves if entry["kind"] == "quiet" else process.unseen_stretches
     stretches.append(Stretch(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
                              {way: tuple(sums) for way, sums in entry.get("copies", {}).items()}))
@@ -212,7 +212,7 @@ def _add_pause(process, entry):
 
 
 def _add_range(process, entry):
-    process.ranges.append(Range(entry["begin_ns"], entry["end_ns"], process.names[entry["name"]]))
+    process.named_ranges.append(Range(entry["begin_ns"], entry["end_ns"], process.names[entry["name"]]))
 
 
 def _add_lacking(process, entry):
@@ -226,10 +226,10 @@ def _set_end(process, entry):
         process.driver_sums = {name: entry[name] for name in DRIVER_SUMS}
 
 
-_READER_BY_KIND = {
+_ADDER_BY_KIND = {
     "name": _add_name, "gpu": _add_gpu, "allocation": _add_allocation, "free": _end_allocation, "hint": _add_hint, "kernel": _add_piece,
     "host": _add_piece, "prefetched": _add_piece, "other": _add_piece, "quiet": _add_stretch, "unseen": _add_stretch, "uncounted": _add_pause,
-    "timed": _add_uncounted_time, "range": _add_range, "lacking": _add_lacking, "end": _set_end}
+    "timed": _add_span_in_second_run, "range": _add_range, "lacking": _add_lacking, "end": _set_end}
 
 
 class AllocationFinder:
@@ -237,35 +237,35 @@ class AllocationFinder:
 
     def __init__(self, allocations):
         self.managed = sorted((a for a in allocations if a.memory == "managed"), key=lambda a: (a.address, a.at))
-        self.by_block_number = {}
+        self.allocations_by_block = {}
         for allocation in self.managed:
-            last = (allocation.address + max(allocation.bytes, 1) - 1) // BLOCK
-            for number in range(allocation.address // BLOCK, last + 1):
-                self.by_block_number.setdefault(number, []).append(allocation)
+            last_block = (allocation.address + max(allocation.bytes, 1) - 1) // BLOCK
+            for block_number in range(allocation.address // BLOCK, last_block + 1):
+                self.allocations_by_block.setdefault(block_number, []).append(allocation)
 
     def allocation_of(self, block_number, time_ns):
-        found = self.by_block_number.get(block_number)
-        if not found:
+        candidates = self.allocations_by_block.get(block_number)
+        if not candidates:
             return None
-        if len(found) == 1:
-            return found[0]
-        alive = [a for a in found if a.at <= time_ns and (a.until is None or time_ns <= a.until)] or found
-        begin, end = block_number * BLOCK, (block_number + 1) * BLOCK
-        return max(alive, key=lambda a: (min(end, a.address + a.bytes) - max(begin, a.address), -a.address))
+        if len(candidates) == 1:
+            return candidates[0]
+        live_candidates = [a for a in candidates if a.at <= time_ns and (a.until is None or time_ns <= a.until)] or candidates
+        begin_address, end_address = block_number * BLOCK, (block_number + 1) * BLOCK
+        return max(live_candidates, key=lambda a: (min(end_address, a.address + a.bytes) - max(begin_address, a.address), -a.address))
 
 
 def granule_masks_of(trace_piece):
     """{block number: mask of the granules that moved or faulted} of the blocks of which only a part moved or faulted."""
-    return {number: mask for first, count, mask in trace_piece.granules for number in range(first, first + count)}
+    return {block_number: mask for first_block, count, mask in trace_piece.granules for block_number in range(first_block, first_block + count)}
 
 
 def runs_of_neighbours(block_numbers):
     """[(number of the first block, count of blocks)] of the runs of neighbouring blocks in a set."""
     runs = []
-    for number in sorted(block_numbers):
-        if runs and runs[-1][0] + runs[-1][1] == number:
+    for block_number in sorted(block_numbers):
+        if runs and runs[-1][0] + runs[-1][1] == block_number:
             runs[-1][1] += 1
         else:
-            runs.append([number, 1])
+            runs.append([block_number, 1])
     return [tuple(run) for run in runs]
 

@@ -25,19 +25,19 @@ CANNOT_RUN, NOT_FOUND = 126, 127  # exit codes as those of shells
 
 def main():
     options = _parse_arguments(sys.argv[1:])
-    out = Path(options.out)
-    if not out.parent.is_dir():
-        raise load.BadInput(f"trace: --out {out}: there is no folder {out.parent}; make it first")
-    for part in _process_files(out):
-        os.remove(part)
-    out.unlink(missing_ok=True)
-    library = library_path()
-    status = _run(options.program, _environment_variables(out, library) | ({"UMBENCH_TRACE_SHARE": "1"} if options.whole else {}))
-    _join_files(out, options.program, library)
-    symbols.add_function_names(out)
-    if options.twice and status == 0:
-        _time_again(out, options.program, library)
-    return status
+    trace_file = Path(options.out)
+    if not trace_file.parent.is_dir():
+        raise load.BadInput(f"trace: --out {trace_file}: there is no folder {trace_file.parent}; make it first")
+    for process_file in _process_files(trace_file):
+        os.remove(process_file)
+    trace_file.unlink(missing_ok=True)
+    library_file = library_path()
+    exit_status = _run(options.program, _environment_variables(trace_file, library_file) | ({"UMBENCH_TRACE_SHARE": "1"} if options.whole else {}))
+    _join_files(trace_file, options.program, library_file)
+    symbols.add_function_names(trace_file)
+    if options.twice and exit_status == 0:
+        _time_again(trace_file, options.program, library_file)
+    return exit_status
 
 
 def _parse_arguments(argv):
@@ -58,32 +58,32 @@ def _parse_arguments(argv):
 
 def library_path():
     """The path of the library, beside the program umbench or in the library folders of an install tree; None if it was not built."""
-    asked = os.environ.get("UMBENCH_TRACE_LIBRARY")
-    if asked:
-        return asked
-    program = Path(os.environ.get("UMBENCH_PROGRAM", sys.argv[0])).resolve().parent
-    for folder in (program, program.parent / "lib", program.parent / "lib64", *(program.parent / "lib").glob("*-linux-gnu")):
+    path_from_environment = os.environ.get("UMBENCH_TRACE_LIBRARY")
+    if path_from_environment:
+        return path_from_environment
+    program_folder = Path(os.environ.get("UMBENCH_PROGRAM", sys.argv[0])).resolve().parent
+    for folder in (program_folder, program_folder.parent / "lib", program_folder.parent / "lib64", *(program_folder.parent / "lib").glob("*-linux-gnu")):
         if (folder / LIBRARY).is_file():
             return str(folder / LIBRARY)
     return None
 
 
-def _environment_variables(trace_file, library):
-    """The environment variables of the traced program. `library` is None if there is no library."""
+def _environment_variables(trace_file, library_file):
+    """The environment variables of the traced program. `library_file` is None if there is no library."""
     environment = dict(os.environ, UMBENCH_TRACE_OUT=str(trace_file.resolve()))
-    if library:
-        environment["CUDA_INJECTION64_PATH"] = library
+    if library_file:
+        environment["CUDA_INJECTION64_PATH"] = library_file
         environment.setdefault("NVTX_INJECTION64_PATH", environment.get("UMBENCH_CUPTI", "libcupti.so"))
     return environment
 
 
 def _run(command, environment, **streams):
     """Runs the program; returns its exit code, or the _Signal that ended it."""
-    before = {name: signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ("SIGINT", "SIGQUIT")}
+    earlier_handlers = {signal_name: signal.signal(getattr(signal, signal_name), signal.SIG_IGN) for signal_name in ("SIGINT", "SIGQUIT")}
 
     def restore_handlers_in_child():
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+        for signal_name, handler in earlier_handlers.items():
+            signal.signal(getattr(signal, signal_name), handler)
 
     try:
         child = subprocess.Popen(command, env=environment, preexec_fn=restore_handlers_in_child, **streams)
@@ -93,30 +93,30 @@ def _run(command, environment, **streams):
     except OSError as error:
         output.print_to_stderr(f"umbench: trace: cannot run {command[0]}: {error.strerror}")
         return CANNOT_RUN
-    for name in FORWARDED_SIGNALS:
-        signal.signal(getattr(signal, name), lambda number, _: child.send_signal(number))
-    code = child.wait()
-    return code if code >= 0 else _Signal(-code)
+    for signal_name in FORWARDED_SIGNALS:
+        signal.signal(getattr(signal, signal_name), lambda signal_number, _: child.send_signal(signal_number))
+    exit_code = child.wait()
+    return exit_code if exit_code >= 0 else _Signal(-exit_code)
 
 
 class _Signal(int):
     """The number of the signal that ended the program."""
 
 
-def _time_again(trace_file, command, library):
+def _time_again(trace_file, command, library_file):
     """Runs the program a second time without counting. Appends its times to the trace, with "role": "times" in the environment of each
     process."""
-    times = Path(f"{trace_file}.times")
-    nothing = subprocess.DEVNULL
-    if _run(command, _environment_variables(times, library) | {"UMBENCH_TRACE_TIMES": "1"}, stdin=nothing, stdout=nothing, stderr=nothing) != 0:
+    times_file = Path(f"{trace_file}.times")
+    devnull = subprocess.DEVNULL
+    if _run(command, _environment_variables(times_file, library_file) | {"UMBENCH_TRACE_TIMES": "1"}, stdin=devnull, stdout=devnull, stderr=devnull) != 0:
         output.print_to_stderr("umbench: trace: the second run failed; the trace has the first one's times")
-    with open(trace_file, "a", encoding="utf-8") as whole:
-        for part in sorted(_process_files(times), key=_process_start_ns):
-            with open(part, encoding="utf-8", errors="replace") as lines:
+    with open(trace_file, "a", encoding="utf-8") as trace:
+        for process_file in sorted(_process_files(times_file), key=_process_start_ns):
+            with open(process_file, encoding="utf-8", errors="replace") as lines:
                 environment = json.loads(lines.readline() or "{}")
-                whole.write(json.dumps(environment | {"role": "times"}) + "\n")
-                whole.writelines(line for line in lines if line.endswith("\n"))
-            os.remove(part)
+                trace.write(json.dumps(environment | {"role": "times"}) + "\n")
+                trace.writelines(line for line in lines if line.endswith("\n"))
+            os.remove(process_file)
 
 
 def _process_start_ns(path):
@@ -133,33 +133,33 @@ def _process_files(trace_file):
     return sorted(glob.glob(glob.escape(str(trace_file)) + ".[0-9]*"))
 
 
-def _join_files(trace_file, command, library):
+def _join_files(trace_file, command, library_file):
     """Joins the files of all processes to `trace_file`, in the order in which the processes began."""
-    parts = _process_files(trace_file)
-    if not parts:
-        parts = [_write_empty_trace(trace_file, command, library)]
-    parts.sort(key=_process_start_ns)
-    os.replace(parts[0], trace_file)
-    with open(trace_file, "ab") as whole:
-        for part in parts[1:]:
-            with open(part, "rb") as more:
-                data = more.read()
-            whole.write(data if data.endswith(b"\n") else data + b"\n")
-            os.remove(part)
+    process_files = _process_files(trace_file)
+    if not process_files:
+        process_files = [_write_empty_trace(trace_file, command, library_file)]
+    process_files.sort(key=_process_start_ns)
+    os.replace(process_files[0], trace_file)
+    with open(trace_file, "ab") as trace:
+        for process_file in process_files[1:]:
+            with open(process_file, "rb") as file:
+                data = file.read()
+            trace.write(data if data.endswith(b"\n") else data + b"\n")
+            os.remove(process_file)
 
 
-def _write_empty_trace(trace_file, command, library):
+def _write_empty_trace(trace_file, command, library_file):
     """Writes a file for a program none of whose processes wrote a file; returns its path."""
-    why = (f"everything: no process of it started CUDA, or its driver did not load {LIBRARY}" if library else
-           f"everything: there is no {LIBRARY} beside umbench; build it with -DUM_CUDA=ON, or let UMBENCH_TRACE_LIBRARY name it")
+    lacking_text = (f"everything: no process of it started CUDA, or its driver did not load {LIBRARY}" if library_file else
+                    f"everything: there is no {LIBRARY} beside umbench; build it with -DUM_CUDA=ON, or let UMBENCH_TRACE_LIBRARY name it")
     path = f"{trace_file}.0"
-    now = time.time_ns()
+    now_ns = time.time_ns()
     with open(path, "w", encoding="utf-8") as file:
         for line in ({"kind": "environment", "schema": 1, "tool": "umbench trace", "process": 0, "parent": os.getpid(),
-                      "program": command, "start_ns": now, "wall_clock_ns": now, "kernel_release": os.uname().release,
-                      "driver": ""}, {"kind": "lacking", "what": why}):
+                      "program": command, "start_ns": now_ns, "wall_clock_ns": now_ns, "kernel_release": os.uname().release,
+                      "driver": ""}, {"kind": "lacking", "what": lacking_text}):
             file.write(json.dumps(line) + "\n")
-    output.print_to_stderr(f"umbench: trace: {trace_file} lacks {why}")
+    output.print_to_stderr(f"umbench: trace: {trace_file} lacks {lacking_text}")
     return path
 
 

@@ -11,32 +11,32 @@ TO_GPUS = (*reader.IN, "in_peer")
 def resident_bytes_over_time(process, allocation_finder):
     """[(time, {allocation: bytes on GPUs})] after each piece that changes them, with the changed allocations only. A block with GPU faults
     that moved nothing was touched there first and counts completely."""
-    held, resident_bytes, out = Counter(), {}, []  # resident_bytes: by block number
+    bytes_by_allocation, bytes_by_block, changes_over_time = Counter(), {}, []  # bytes_by_block: by block number
     for piece in process.pieces:
-        changed = set()
-        for number, (came, left, fresh) in _changes_by_block(piece).items():
-            before = resident_bytes.get(number, 0)
-            after = min(BLOCK, max(0, before + came - left))
-            if fresh and not came and not before:
-                after = BLOCK
-            if after != before:
-                allocation = allocation_finder.allocation_of(number, piece.begin)
-                held[allocation] += after - before
-                resident_bytes[number] = after
-                changed.add(allocation)
-        if changed:
-            out.append((piece.end, {allocation: held[allocation] for allocation in changed}))
-    return out
+        changed_allocations = set()
+        for block_number, (bytes_in, bytes_out, has_gpu_faults) in _changes_by_block(piece).items():
+            bytes_before = bytes_by_block.get(block_number, 0)
+            bytes_after = min(BLOCK, max(0, bytes_before + bytes_in - bytes_out))
+            if has_gpu_faults and not bytes_in and not bytes_before:
+                bytes_after = BLOCK
+            if bytes_after != bytes_before:
+                allocation = allocation_finder.allocation_of(block_number, piece.begin)
+                bytes_by_allocation[allocation] += bytes_after - bytes_before
+                bytes_by_block[block_number] = bytes_after
+                changed_allocations.add(allocation)
+        if changed_allocations:
+            changes_over_time.append((piece.end, {allocation: bytes_by_allocation[allocation] for allocation in changed_allocations}))
+    return changes_over_time
 
 
 def _changes_by_block(trace_piece):
     """{block number: [bytes moved to GPUs, bytes moved away, whether a GPU faulted]}."""
-    found = {}
-    for name, runs in trace_piece.sums.items():
-        index = 0 if name in TO_GPUS else 1 if name in OUT else 2 if name in GPU_FAULTS else None
-        if index is None:
+    changes = {}
+    for quantity, runs in trace_piece.sums.items():
+        column = 0 if quantity in TO_GPUS else 1 if quantity in OUT else 2 if quantity in GPU_FAULTS else None
+        if column is None:
             continue
-        for first, count, amount in runs:
-            for number in range(first, first + count):
-                found.setdefault(number, [0, 0, 0])[index] += amount // count
-    return found
+        for first_block, count, amount in runs:
+            for block_number in range(first_block, first_block + count):
+                changes.setdefault(block_number, [0, 0, 0])[column] += amount // count
+    return changes

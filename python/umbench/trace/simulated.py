@@ -13,37 +13,37 @@ from umbench import load
 from umbench.trace import graph
 
 # {key of a rule: strategy that gives such hints for all tensors of a network}
-STRATEGIES = {"prefetch_missing": "managed_prefetch", "prefetch_wrong_way": "managed_prefetch", "ping_pong": "managed_prefetch",
-              "read_mostly_missing": "read_mostly_weights"}
-BY_FAULTS = "managed"
+STRATEGY_BY_RULE = {"prefetch_missing": "managed_prefetch", "prefetch_wrong_way": "managed_prefetch", "ping_pong": "managed_prefetch",
+                    "read_mostly_missing": "read_mostly_weights"}
+STRATEGY_BY_FAULTS = "managed"
 MAX_OPERATORS = 2_000  # a network with more operators takes seconds
 RATIO = 0.5         # the ratio of a run in which everything fits
 
 
 def saving_ns(process, rule_key, allocation, costs):
     """The nanoseconds that the rule's strategy saves in the counted part of the run; None if nothing was simulated."""
-    program = os.environ.get("UMBENCH_PROGRAM")
-    if not program or rule_key not in STRATEGIES or allocation.number is None:
+    umbench_path = os.environ.get("UMBENCH_PROGRAM")
+    if not umbench_path or rule_key not in STRATEGY_BY_RULE or allocation.number is None:
         return None
     try:
-        made = graph.network_of_process(process, costs, allocation)
+        network = graph.network_of_process(process, costs, allocation)
     except load.TooLittle:
         return None
-    if len(made.operators) > MAX_OPERATORS:
+    if len(network.operators) > MAX_OPERATORS:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        network = Path(folder) / "allocation.json"
-        network.write_text(made.as_json(), encoding="utf-8")
-        times = [_simulate(program, network, strategy, costs.name) for strategy in (BY_FAULTS, STRATEGIES[rule_key])]
-    return None if None in times else times[0] - times[1]
+        network_file = Path(folder) / "allocation.json"
+        network_file.write_text(network.as_json(), encoding="utf-8")
+        times_ns = [_simulate(umbench_path, network_file, strategy, costs.name) for strategy in (STRATEGY_BY_FAULTS, STRATEGY_BY_RULE[rule_key])]
+    return None if None in times_ns else times_ns[0] - times_ns[1]
 
 
 def _simulate(umbench_path, network_file, strategy, machine_name):
     """The time of the first simulated iteration in ns; None if the simulator failed."""
-    record = network_file.with_suffix(f".{strategy}.jsonl")
+    record_file = network_file.with_suffix(f".{strategy}.jsonl")
     done = subprocess.run([umbench_path, "run", "--network", str(network_file), "--strategy", strategy, "--ratio", str(RATIO), "--backend", f"sim:{machine_name}",
-                           "--iterations", "1", "--out", str(record)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+                           "--iterations", "1", "--out", str(record_file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         return None
-    lines = record.read_text(encoding="utf-8").splitlines()
+    lines = record_file.read_text(encoding="utf-8").splitlines()
     return json.loads(lines[-1])["samples_ns"][0]
