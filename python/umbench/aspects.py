@@ -28,7 +28,7 @@ def _last_counters_getter(*counter_names):
     return lambda record: {counter_name: load.last_counters(record).get(counter_name) for counter_name in counter_names}
 
 
-AMOUNTS = {
+AMOUNT_BY_ASPECT = {
     "peak": Amount(0.01, BLOCK, _memory_field_getter("peak_device_bytes"), "bytes"),
     "footprint": Amount(0.01, BLOCK, _memory_field_getter("footprint_bytes"), "bytes"),
     "link": Amount(0.10, BLOCK, _last_counters_getter(*load.TO_DEVICE, *load.TO_HOST, "remote_bytes"), "bytes"),
@@ -36,8 +36,8 @@ AMOUNTS = {
 }
 LOSS_LIMIT = 0.001
 
-LIMITS = {name: amount.limit for name, amount in AMOUNTS.items()} | {"loss": LOSS_LIMIT}
-JUDGED = ("time", "mean", "outcome", *AMOUNTS, "loss", "digest")
+LIMITS = {name: amount.limit for name, amount in AMOUNT_BY_ASPECT.items()} | {"loss": LOSS_LIMIT}
+JUDGED = ("time", "mean", "outcome", *AMOUNT_BY_ASPECT, "loss", "digest")
 ASPECTS = (*JUDGED, "modes")
 
 # Ranks of outcomes. All others are failures, with rank 0. A lower rank in HEAD is a regression, independent of times.
@@ -53,7 +53,7 @@ def changes(base_records, head_records, limits):
     ok_records_by_side = [[record for record in records if record["outcome"] == "ok"] for records in (base_records, head_records)]
     found_changes = [_outcome_change(base_records, head_records)]
     if all(ok_records_by_side):
-        found_changes += [_amount_change(name, *ok_records_by_side, 0.0 if is_simulated else limits[name], is_simulated) for name in AMOUNTS]
+        found_changes += [_amount_change(name, *ok_records_by_side, 0.0 if is_simulated else limits[name], is_simulated) for name in AMOUNT_BY_ASPECT]
         found_changes += [_loss_change(*ok_records_by_side, 0.0 if is_simulated else limits["loss"]), _digest_change(*ok_records_by_side)]
     return [change for change in found_changes if change]
 
@@ -64,9 +64,9 @@ def aspects_missing_in_head(base_records, head_records):
     if not all(ok_records_by_side):
         return []
     has_value = lambda records, values_of: any(value is not None for record in records for value in values_of(record).values())  # noqa: E731
-    values_of_aspect = {name: amount.values_of for name, amount in AMOUNTS.items()}
-    values_of_aspect |= {name: (lambda record, name=name: {name: record[name]}) for name in ("loss", "digest")}
-    return [name for name, values_of in values_of_aspect.items()
+    getter_by_aspect = {name: amount.values_of for name, amount in AMOUNT_BY_ASPECT.items()}
+    getter_by_aspect |= {name: (lambda record, name=name: {name: record[name]}) for name in ("loss", "digest")}
+    return [name for name, values_of in getter_by_aspect.items()
             if has_value(ok_records_by_side[0], values_of) and not has_value(ok_records_by_side[1], values_of)]
 
 
@@ -101,9 +101,9 @@ def _worst_outcome_text(records):
 
 # --- amounts ---
 
-def _amount_change(name, base_records, head_records, limit, is_simulated):
-    """The Change of the median of one of AMOUNTS; None if it is not known on both sides."""
-    amount = AMOUNTS[name]
+def _amount_change(aspect, base_records, head_records, limit, is_simulated):
+    """The Change of the median of one of AMOUNT_BY_ASPECT; None if it is not known on both sides."""
+    amount = AMOUNT_BY_ASPECT[aspect]
     values_by_side = [[amount.values_of(record) for record in of_side] for of_side in (base_records, head_records)]
     known_parts = [part for part in values_by_side[0][0] if all(values.get(part) is not None for of_side in values_by_side for values in of_side)]
     if not known_parts:
@@ -111,14 +111,14 @@ def _amount_change(name, base_records, head_records, limit, is_simulated):
     amounts_by_side = [[sum(values[part] for part in known_parts) for values in of_side] for of_side in values_by_side]
     base_amount, head_amount = (statistics.median(of_side) for of_side in amounts_by_side)
     if base_amount == head_amount:
-        return Change(name, "ok", base_amount, head_amount, 0.0, limit, None)
+        return Change(aspect, "ok", base_amount, head_amount, 0.0, limit, None)
     min_amount = 1 if is_simulated else amount.min_amount
     relative_change = max(head_amount, min_amount) / max(base_amount, min_amount) - 1
     if not is_simulated:
         limit = max(limit, _max_change_by_noise(amounts_by_side, min_amount))
-    change_text = f"{name} {amount_text(base_amount, amount.unit)} -> {amount_text(head_amount, amount.unit)}"
+    change_text = f"{aspect} {amount_text(base_amount, amount.unit)} -> {amount_text(head_amount, amount.unit)}"
     verdict = "regressed" if relative_change > limit else "improved" if relative_change < -limit else "ok"
-    return Change(name, verdict, base_amount, head_amount, relative_change, limit, change_text if verdict != "ok" else None)
+    return Change(aspect, verdict, base_amount, head_amount, relative_change, limit, change_text if verdict != "ok" else None)
 
 
 def _max_change_by_noise(amounts_by_side, min_amount):

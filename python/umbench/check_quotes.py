@@ -57,8 +57,8 @@ def blocks_of_page(page_text):
     comment_by_line = {}
 
     def replace_by_marks(comment_match):
-        line = 1 + page_text.count("\n", 0, comment_match.start())
-        comment_by_line[line] = comment_match[1].strip()
+        line_number = 1 + page_text.count("\n", 0, comment_match.start())
+        comment_by_line[line_number] = comment_match[1].strip()
         return "\x00" + "\n\x01" * comment_match[0].count("\n")
 
     marked_lines = COMMENT.sub(replace_by_marks, page_text).split("\n")
@@ -112,8 +112,8 @@ def check_literal(literal, value):
         raise WrongFigure(f"'{literal}' is no number with a known unit")
     number, scaled = literal_match[1].replace(",", ""), value / UNITS[literal_match[2] or ""]
     decimals = len(number.partition("e")[0].partition(".")[2])
-    step = 10.0 ** (int(number.partition("e")[2] or 0) - decimals)
-    if not math.isfinite(scaled) or abs(float(number) - scaled) > 0.5000001 * step:
+    last_digit = 10.0 ** (int(number.partition("e")[2] or 0) - decimals)
+    if not math.isfinite(scaled) or abs(float(number) - scaled) > 0.5000001 * last_digit:
         raise WrongFigure(f"{literal} is {scaled:.6g}{' ' + literal_match[2] if literal_match[2] else ''}")
 
 
@@ -179,7 +179,7 @@ def _is_subsequence(row, printed_row):
 def check_block(block):
     """Checks the figures of a Block, a paragraph, list item or table of a page, against the comments after it; returns [(line, error), ...]."""
     errors, backed_figures = [], []
-    for line, comment in block.comments:
+    for line_number, comment in block.comments:
         try:
             if comment.startswith("from "):
                 backed_figures += check_quotes(comment, block)
@@ -199,7 +199,7 @@ def check_block(block):
             else:
                 raise WrongFigure(f"a comment that begins with none of from, table:, given:, tested: ({comment[:30]})")
         except WrongFigure as error:
-            errors.append((line, str(error)))
+            errors.append((line_number, str(error)))
     if errors:
         return errors
     figures_left = list(backed_figures)
@@ -231,8 +231,8 @@ def main():
             text = page.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise load.BadInput(f"{page}: {getattr(error, 'strerror', None) or error}") from error
-        for line, complaint in check_text(text):
-            print(f"{page}:{line}: {complaint}")
+        for line_number, complaint in check_text(text):
+            print(f"{page}:{line_number}: {complaint}")
             exit_code = 1
     return exit_code
 

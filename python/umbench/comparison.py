@@ -42,16 +42,16 @@ def compare_sides(base_side, head_side, options, same_code_runs=()):
              if _any_succeeded(base_records_by_key[key]) and _any_succeeded(head_records_by_key[key])}
     findings = judge.judge(cells, limits, _noise_limits(cells, same_code_runs))
     rows = [_row(key, base_records, head_records_by_key.get(key), findings.get(key), cells.get(key), options) for key, base_records in base_records_by_key.items()]
-    mean_verdict = judge.judge_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
+    mean_change = judge.judge_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
                                 judge.noise_limit(judge.noise_of_mean(same_code_runs), *_run_counts(base_side, head_side, run_pairs)))
     keys_only_in_head = [key for key in head_records_by_key if key not in base_records_by_key]
     disturbance_notes = _disturbance_notes("BASE", base_records_by_key, measured_keys) + _disturbance_notes("HEAD", head_records_by_key, measured_keys)
     notes = [*machine_differences.noted, *_notes_on_files_left_out(base_side, head_side, run_pairs),
              *_drift_notes(base_records_by_key, head_records_by_key, measured_keys, run_pairs), *_notes_on_missing_aspects(base_records_by_key, head_records_by_key)]
     return Comparison(base_side.name, head_side.name, (_side_text(base_side), _side_text(head_side)), limits, options.limits, options.fail_on,
-                      len(run_pairs) if run_pairs else None, rows, mean_verdict, keys_only_in_head,
+                      len(run_pairs) if run_pairs else None, rows, mean_change, keys_only_in_head,
                       _count_cells_by_changed_machine(base_records_by_key, head_records_by_key), machine_differences.unlike, notes, disturbance_notes,
-                      _cells_at_two_speeds(cells, limits), _exit_code(rows, mean_verdict, options))
+                      _cells_at_two_speeds(cells, limits), _exit_code(rows, mean_change, options))
 
 
 def _run_counts(base_side, head_side, run_pairs):
@@ -80,7 +80,7 @@ def _machine_differences(base_side, head_side, options):
         more_text = f" and {len(differences.unlike) - 3} more" if len(differences.unlike) > 3 else ""
         raise load.BadInput(f"{base_side.name} and {head_side.name} were measured in unlike places ({'; '.join(differences.unlike[:3])}"
                             f"{more_text}); compare them all the same with --allow-unlike")
-    if options.same_gpu and fingerprint.NOTED[fingerprint.OTHER_GPU] in differences.noted:
+    if options.same_gpu and fingerprint.NOTE_BY_FACT[fingerprint.OTHER_GPU_FACT] in differences.noted:
         raise load.BadInput(f"{base_side.name} and {head_side.name} were measured on two GPUs of one model; run both on one "
                             "(umbench interleave), or leave --same-gpu out")
     return differences
@@ -129,8 +129,8 @@ def _drift_notes(base_records_by_key, head_records_by_key, measured_keys, run_pa
 
 def _median_clock_mhz(records):
     """The median of the GPU's clocks at the end of the cells, or None."""
-    states = [(record.get("observed") or {}).get("gpu_after") or {} for record in records]
-    clocks_mhz = [state["sm_clock_mhz"] for state in states if state.get("sm_clock_mhz")]
+    gpu_states = [(record.get("observed") or {}).get("gpu_after") or {} for record in records]
+    clocks_mhz = [gpu_state["sm_clock_mhz"] for gpu_state in gpu_states if gpu_state.get("sm_clock_mhz")]
     return statistics.median(clocks_mhz) if clocks_mhz else None
 
 

@@ -20,7 +20,7 @@ def successful_records(records):
 
 def as_google_benchmark(environments, records):
     """JSON of Google Benchmark. Every steady iteration is a repetition, so that its compare.py can apply its rank test."""
-    benchmarks = [entry for family, record in enumerate(records) for entry in _benchmark_entries(family, record)]
+    benchmarks = [entry for family_index, record in enumerate(records) for entry in _benchmark_entries(family_index, record)]
     return json.dumps({"context": _context(environments), "benchmarks": benchmarks}, indent=1) + "\n"
 
 
@@ -118,10 +118,10 @@ def _escaped_for_xml(text):
 COLUMNS = ["key", "network", "batch", "insize", "network_knobs", "pass", "sgd", "fusion", "precision", "memory_order",
            "workspace_cap_bytes", "strategy", "strategy_knobs", "ratio", "mode", "backend", "device", "simulated", "calibrated",
            "launch", "outcome", "reason", "first_ns", "median_ns", "iterations", "compute_ns", "digest", "loss", "commit"]
-OBSERVED = ["host_cpu_ns", "energy_uj"]
-MEMORY = ["footprint_bytes", "budget_bytes", "peak_device_bytes", "touched_bytes"]
-COUNTERS = ["faults", "fault_batches", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes",
-            "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks", "remote_bytes", "amplification"]
+OBSERVED_FIELDS = ["host_cpu_ns", "energy_uj"]
+MEMORY_FIELDS = ["footprint_bytes", "budget_bytes", "peak_device_bytes", "touched_bytes"]
+COUNTER_NAMES = ["faults", "fault_batches", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes",
+                 "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks", "remote_bytes", "amplification"]
 
 
 def as_csv(environments, records):
@@ -130,7 +130,7 @@ def as_csv(environments, records):
     commit = builds.pop() if len(builds) == 1 else None
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS + OBSERVED + MEMORY + [f"last_{name}" for name in COUNTERS])
+    writer.writerow(COLUMNS + OBSERVED_FIELDS + MEMORY_FIELDS + [f"last_{name}" for name in COUNTER_NAMES])
     for record in records:
         last_counters = load.last_counters(record)
         fields = record | {"first_ns": (record["samples_ns"] or [None])[0], "median_ns": load.steady_ns(record),
@@ -138,9 +138,9 @@ def as_csv(environments, records):
                            "network_knobs": _knobs_text(record["network_knobs"]),
                            "strategy_knobs": _knobs_text(record["strategy_knobs"])}
         writer.writerow([fields.get(name) for name in COLUMNS]
-                        + [(record.get("observed") or {}).get(name) for name in OBSERVED]
-                        + [(record.get("memory") or {}).get(name) for name in MEMORY]
-                        + [last_counters.get(name) for name in COUNTERS])
+                        + [(record.get("observed") or {}).get(name) for name in OBSERVED_FIELDS]
+                        + [(record.get("memory") or {}).get(name) for name in MEMORY_FIELDS]
+                        + [last_counters.get(name) for name in COUNTER_NAMES])
     return buffer.getvalue()
 
 

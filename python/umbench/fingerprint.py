@@ -7,11 +7,11 @@ model, or other processes on one of them, are noted but allowed: machines of a p
 from collections import namedtuple
 
 IGNORED_FACTS = {"kind", "schema", "umbench", "created"}
-REASONS_MISSING = "facts_missing"  # the field with the reasons why facts are unknown; it is not compared
+REASONS_FIELD = "facts_missing"  # the field with the reasons why facts are unknown; it is not compared
 
-OTHER_GPU = "gpu.facts.uuid_hash"
-NOTED = {OTHER_GPU: "measured on two GPUs of one model, which may differ by some percent",
-         "gpu.facts.other_processes": "other processes used the GPU on one side"}
+OTHER_GPU_FACT = "gpu.facts.uuid_hash"
+NOTE_BY_FACT = {OTHER_GPU_FACT: "measured on two GPUs of one model, which may differ by some percent",
+                "gpu.facts.other_processes": "other processes used the GPU on one side"}
 
 # Different Linux releases report slightly different memory sizes for the same machine.
 BYTES_TOLERANCE = 0.01
@@ -29,7 +29,7 @@ def facts_of(environment):
     def add_facts(prefix, value):
         if isinstance(value, dict):
             for name, part_value in value.items():
-                if name == REASONS_MISSING:
+                if name == REASONS_FIELD:
                     continue
                 add_facts(f"{prefix}.{name}" if prefix else name, part_value)
         elif value is not None and prefix not in IGNORED_FACTS:
@@ -41,8 +41,8 @@ def facts_of(environment):
 
 def unknown_facts(environment):
     """{"gpu.mig": reason why it is unknown, ...}"""
-    return {f"{part}.{name}": why for part in ("host", "gpu")
-            for name, why in ((environment.get(part) or {}).get(REASONS_MISSING) or {}).items()}
+    return {f"{part}.{name}": reason for part in ("host", "gpu")
+            for name, reason in ((environment.get(part) or {}).get(REASONS_FIELD) or {}).items()}
 
 
 def compare_environments(base_environments, head_environments):
@@ -52,8 +52,8 @@ def compare_environments(base_environments, head_environments):
         for head_facts in map(facts_of, head_environments):
             for name in base_facts:
                 if name in head_facts and not _are_alike(name, base_facts[name], head_facts[name]):
-                    if name in NOTED:
-                        noted[NOTED[name]] = None
+                    if name in NOTE_BY_FACT:
+                        noted[NOTE_BY_FACT[name]] = None
                     else:
                         unlike[f"{name}: {base_facts[name]} / {head_facts[name]}"] = None
     return Differences(list(unlike), list(noted))

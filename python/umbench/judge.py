@@ -85,7 +85,7 @@ def _log_median_of_runs(runs):
 def _run_variance(cell):
     """The RunVariance of a cell."""
     within_freedom = sum(len(run) - 1 for run in cell.base + cell.head)
-    squares = sum(_sum_of_squared_deviations([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
+    sum_of_squares = sum(_sum_of_squared_deviations([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
     mean_inverse_length = lambda runs: statistics.fmean(1 / len(run) for run in runs)  # noqa: E731
     if cell.paired:
         weight, share = mean_inverse_length(cell.base) + mean_inverse_length(cell.head), 1 / len(cell.base)
@@ -95,7 +95,7 @@ def _run_variance(cell):
         values_between_runs = [[_log_median(run) for run in side] for side in (cell.base, cell.head)]
     seen_freedom = sum(len(values) - 1 for values in values_between_runs)
     seen_variance = sum(map(_sum_of_squared_deviations, values_between_runs)) / max(seen_freedom, 1)
-    expected_variance = max(MEDIAN_OVER_MEAN * weight * squares / within_freedom, MIN_VARIANCE) if within_freedom else None
+    expected_variance = max(MEDIAN_OVER_MEAN * weight * sum_of_squares / within_freedom, MIN_VARIANCE) if within_freedom else None
     return RunVariance(expected_variance, seen_variance, seen_freedom, within_freedom, share)
 
 
@@ -166,17 +166,17 @@ def adjust_p_values(p_values, correction, chances_beyond_limit=None, are_beyond_
     not given). At some p, sum(min(p, chances_beyond_limit)) false alarms are expected, so cells of little noise do not make it harder to find
     changes of noisy ones. `are_beyond_limit`: for each cell whether its change is beyond the limit (True if not given)."""
     p = numpy.asarray(p_values, dtype=float)
-    order = numpy.argsort(p, kind="stable")
-    alarms = numpy.minimum(p[order][:, None], (numpy.ones(len(p)) if chances_beyond_limit is None else numpy.asarray(chances_beyond_limit))[order])
-    beyond = numpy.ones(len(p)) if are_beyond_limit is None else numpy.asarray(are_beyond_limit, dtype=float)[order]
+    sorted_indices = numpy.argsort(p, kind="stable")
+    expected_alarms = numpy.minimum(p[sorted_indices][:, None], (numpy.ones(len(p)) if chances_beyond_limit is None else numpy.asarray(chances_beyond_limit))[sorted_indices])
+    beyond_in_order = numpy.ones(len(p)) if are_beyond_limit is None else numpy.asarray(are_beyond_limit, dtype=float)[sorted_indices]
     result = numpy.empty(len(p))
     if correction == "holm":
-        adjusted = numpy.maximum.accumulate(numpy.triu(alarms).sum(axis=1))
+        adjusted = numpy.maximum.accumulate(numpy.triu(expected_alarms).sum(axis=1))
     elif correction == "bh":
-        adjusted = numpy.minimum.accumulate((alarms.sum(axis=1) / numpy.maximum(beyond.cumsum(), 1))[::-1])[::-1]
+        adjusted = numpy.minimum.accumulate((expected_alarms.sum(axis=1) / numpy.maximum(beyond_in_order.cumsum(), 1))[::-1])[::-1]
     else:
         raise ValueError(f"correction {correction!r} is neither 'holm' nor 'bh'")
-    result[order] = numpy.minimum(adjusted, 1)
+    result[sorted_indices] = numpy.minimum(adjusted, 1)
     return result
 
 
@@ -267,7 +267,7 @@ def judge_mean(cells, limits, noise_limit=0.0):
     common_rounds = sorted(set.intersection(*map(set, change_by_round_of_cells)))
     round_count = len(common_rounds)
     if round_count > 1:
-        mean_changes = [statistics.mean(change_by_round[number] for change_by_round in change_by_round_of_cells) for number in common_rounds]
+        mean_changes = [statistics.mean(change_by_round[round_number] for change_by_round in change_by_round_of_cells) for round_number in common_rounds]
         seen_variance = float(numpy.var(mean_changes, ddof=1)) / round_count
         freedom = PRIOR_FREEDOM[0] + round_count - 1
         variance = (PRIOR_FREEDOM[0] * variance + (round_count - 1) * seen_variance) / freedom

@@ -146,8 +146,8 @@ def optimizer_options(record):
 def optimizer_text(options):
     """A text such as ' with AdamW and masters' for what optimizer_options() returned; empty without an update."""
     texts_by_option = {"--sgd": "SGD", "sgd": "one step of SGD", "adamw": "AdamW", "--masters": "masters"}
-    words = " and ".join(texts_by_option.get(option, option) for option in options if option != "--optimizer")
-    return f" with {words}" if words else ""
+    update_text = " and ".join(texts_by_option.get(option, option) for option in options if option != "--optimizer")
+    return f" with {update_text}" if update_text else ""
 
 
 def group_of(record):
@@ -180,10 +180,10 @@ def last_counters(record):
 
 def moved_bytes(record):
     """(bytes to the device, bytes to the host) of the last iteration; None unless all causes were observed."""
-    last = last_counters(record)
-    if any(last.get(name) is None for name in TO_DEVICE + TO_HOST):
+    counters = last_counters(record)
+    if any(counters.get(name) is None for name in TO_DEVICE + TO_HOST):
         return None
-    return sum(last[name] for name in TO_DEVICE), sum(last[name] for name in TO_HOST)
+    return sum(counters[name] for name in TO_DEVICE), sum(counters[name] for name in TO_HOST)
 
 
 def link_share(record, to_device_bytes_per_s, to_host_bytes_per_s):
@@ -262,16 +262,16 @@ def provenance(group):
         return "measured"
     if group.calibrated:
         return "simulated, calibrated rates"
-    kernels = ", kernels at 100 % of the peak" if group.kernels_at_peak else ""
-    return f"simulated, {measured_figures_text(group.device) or 'estimated rates'}{kernels}"
+    kernels_note = ", kernels at 100 % of the peak" if group.kernels_at_peak else ""
+    return f"simulated, {measured_figures_text(group.device) or 'estimated rates'}{kernels_note}"
 
 
 @functools.lru_cache(maxsize=None)
 def measured_figures_text(machine_name):
     """A text such as '49 of 52 figures measured' for the machine file of that name; None if there is no such file."""
-    path = places.RESULTS / "machines" / f"{machine_name}.json"
+    machine_path = places.RESULTS / "machines" / f"{machine_name}.json"
     try:
-        machine = json.loads(path.read_text(encoding="utf-8"))
+        machine = json.loads(machine_path.read_text(encoding="utf-8"))
         figure_names = [name for name in [*machine, *machine["uvm"]] if name.endswith(ENDINGS_OF_FIGURES)]
         return f"{len(figure_names) - len(machine['estimated']) or 'none'} of {len(figure_names)} figures measured"
     except (OSError, ValueError, KeyError, TypeError):
@@ -290,11 +290,11 @@ def machine_text(group):
 
 def network_text(group):
     """A text such as 'VGG-16, batch 64, training, fp32, fused', with the memory order if it is not the default of the precision."""
-    names = {"alexnet": "AlexNet", "conv": "convolution"}
-    name = names.get(group.network, group.network)
-    for short, long in (("vgg", "VGG-"), ("resnet", "ResNet-")):
-        if name.startswith(short):
-            name = long + name[len(short):]
+    name_by_network = {"alexnet": "AlexNet", "conv": "convolution"}
+    name = name_by_network.get(group.network, group.network)
+    for prefix, shown_prefix in (("vgg", "VGG-"), ("resnet", "ResNet-")):
+        if name.startswith(prefix):
+            name = shown_prefix + name[len(prefix):]
     name = name.replace("_cifar", " (CIFAR-10)")
     phase = {"train": "training", "inference": "inference"}.get(group.phase, group.phase)
     default_insize = ("insize", 32 if group.network.endswith("_cifar") else 224)
@@ -309,10 +309,10 @@ def network_text(group):
 def cell_text(record):
     """A text such as 'VGG-16, batch 64, training, fp32, fused: managed (ahead 2) at 1.5, capped, workspace 256 MiB, NVIDIA H200'."""
     group = group_of(record)
-    knobs = record.get("strategy_knobs") or {}
-    strategy = record["strategy"] + (f" ({', '.join(f'{name} {knobs[name]}' for name in sorted(knobs))})" if knobs else "")
+    value_by_knob = record.get("strategy_knobs") or {}
+    strategy_text = record["strategy"] + (f" ({', '.join(f'{name} {value_by_knob[name]}' for name in sorted(value_by_knob))})" if value_by_knob else "")
     ratio = record["ratio"]
-    texts = [strategy + (f" at {ratio:.4g}" if ratio is not None else "")]
+    texts = [strategy_text + (f" at {ratio:.4g}" if ratio is not None else "")]
     if group.mode != "simulated":
         texts.append(group.mode)
     if group.workspace_cap is not None:

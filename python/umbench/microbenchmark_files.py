@@ -39,9 +39,9 @@ def _case_name(row):
 
 
 def _case(name, row, counted_row):
-    parts = name.split("/")
-    axes = dict(part.split(":", 1) for part in parts if ":" in part)
-    return Case(name, [part for part in parts if ":" not in part], axes, _counters(row), row.get("label", ""),
+    name_parts = name.split("/")
+    axes = dict(name_part.split(":", 1) for name_part in name_parts if ":" in name_part)
+    return Case(name, [name_part for name_part in name_parts if ":" not in name_part], axes, _counters(row), row.get("label", ""),
                 row.get("error_message"), _counters(counted_row) if counted_row else {})
 
 

@@ -56,9 +56,9 @@ def _shown_amounts(record):
 
 
 def _memory_counter_events(process_number, record, end_ns):
-    samples = record["timeline"].get("resident") or []
+    memory_samples = record["timeline"].get("resident") or []
     budget_bytes = (record.get("memory") or {}).get("budget_bytes")
-    bytes_over_time = [(sample["at_ns"], sample["bytes"]) for sample in samples]
+    bytes_over_time = [(memory_sample["at_ns"], memory_sample["bytes"]) for memory_sample in memory_samples]
     for time_ns, byte_count in bytes_over_time + [(end_ns, bytes_over_time[-1][1])] * bool(bytes_over_time):
         yield counter_event(process_number, "resident on the device", time_ns, {"bytes": byte_count})
     for time_ns in (0, end_ns) if budget_bytes is not None else ():

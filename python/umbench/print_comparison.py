@@ -33,8 +33,8 @@ def changed_files_text(comparison):
     """A text on the machine files that changed and the effect on their cells; empty if none changed."""
     if not comparison.machines:
         return ""
-    names = " and ".join(comparison.machines)
-    text = f"machine {'file' if len(comparison.machines) == 1 else 'files'} {names} changed (figures_digest)"
+    machine_names = " and ".join(comparison.machines)
+    text = f"machine {'file' if len(comparison.machines) == 1 else 'files'} {machine_names} changed (figures_digest)"
     cells_text = load.count_text(sum(comparison.machines.values()), "cell")
     if counts_by_verdict(comparison)["unlike"]:
         return f"{text}, {cells_text} not judged (--allow-unlike judges them); "

@@ -259,9 +259,9 @@ def device_text(results):
 def main(argv):
     arguments = parse(argv)
     out_folder = Path(arguments.out)
-    wanted_names = arguments.papers or [paper_name for paper_name in paper_names()
-                                        if not arguments.kept or (Path(arguments.kept) / f"{paper_name}.cells.json").exists()]
-    papers = [json.loads((PAPERS / f"{paper_name}.json").read_text(encoding="utf-8")) for paper_name in wanted_names]
+    wanted_paper_names = arguments.papers or [paper_name for paper_name in paper_names()
+                                              if not arguments.kept or (Path(arguments.kept) / f"{paper_name}.cells.json").exists()]
+    papers = [json.loads((PAPERS / f"{paper_name}.json").read_text(encoding="utf-8")) for paper_name in wanted_paper_names]
     draws_figures = not (arguments.no_figure or arguments.markdown)
     for paper in papers:
         record_file = out_folder / f"{paper['name']}.jsonl"

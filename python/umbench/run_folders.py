@@ -39,7 +39,7 @@ def paired_runs(base_side, head_side):
     if len(base_side.runs) == len(head_side.runs) == 1:
         return [(base_side.runs[0], head_side.runs[0])]
     head_run_by_file_name = dict(zip(head_side.file_names, head_side.runs))
-    return [(run, head_run_by_file_name[name]) for name, run in zip(base_side.file_names, base_side.runs) if name in head_run_by_file_name] or None
+    return [(run, head_run_by_file_name[file_name]) for file_name, run in zip(base_side.file_names, base_side.runs) if file_name in head_run_by_file_name] or None
 
 
 def samples_to_judge(record):
@@ -51,7 +51,7 @@ def cell_to_judge(base_side, head_side, run_pairs, key):
     """The judge.Cell of a key, paired by the rounds in which it succeeded on both sides, if there are any."""
     samples_of_run = lambda run: samples_to_judge(run[key]) if key in run else []  # noqa: E731
     sample_pairs = [(samples_of_run(base_run), samples_of_run(head_run)) for base_run, head_run in run_pairs or ()]
-    judged_rounds = [(*pair, number) for number, pair in enumerate(sample_pairs) if all(pair)]
+    judged_rounds = [(*pair, round_number) for round_number, pair in enumerate(sample_pairs) if all(pair)]
     if judged_rounds:
         base_samples, head_samples, round_numbers = map(list, zip(*judged_rounds))
         return judge.Cell(base_samples, head_samples, True, round_numbers)

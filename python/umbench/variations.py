@@ -13,8 +13,8 @@ from pathlib import Path
 from umbench import load, output, places, reproduce
 from umbench.arguments import Parser
 
-FILE = places.RESULTS / "validation" / "variations.json"
-KINDS = {"figures", "operators", "options", "iterations"}  # a variation has exactly one of these
+VARIATIONS_FILE = places.RESULTS / "validation" / "variations.json"
+VARIATION_KINDS = {"figures", "operators", "options", "iterations"}  # a variation has exactly one of these
 
 
 def cell_names_of(claim):
@@ -25,8 +25,8 @@ def cell_names_of(claim):
     return [name for _, name in cell_names] if kind == "free_share" else [cell_names] if isinstance(cell_names, str) else cell_names
 
 
-def read_machine_file(name):
-    return json.loads((places.RESULTS / "machines" / f"{name}.json").read_text(encoding="utf-8"))
+def read_machine_file(machine_name):
+    return json.loads((places.RESULTS / "machines" / f"{machine_name}.json").read_text(encoding="utf-8"))
 
 
 def changed_machine(machine, variation):
@@ -39,8 +39,9 @@ def changed_machine(machine, variation):
         changed["operators"] = read_machine_file(variation["operators"])["operators"]
     elif "operators" in variation:  # {kind: factor by which its rate is multiplied}
         factor_by_kind = variation["operators"]
-        changed["operators"] = [dict(o, percent=max(1, round(o["percent"] * factor_by_kind[o["kind"].split("_")[0]]))) if o["kind"].split("_")[0] in factor_by_kind else o
-                                for o in machine.get("operators", [])]
+        changed["operators"] = [dict(operator, percent=max(1, round(operator["percent"] * factor_by_kind[operator["kind"].split("_")[0]])))
+                                if operator["kind"].split("_")[0] in factor_by_kind else operator
+                                for operator in machine.get("operators", [])]
     return changed
 
 
@@ -93,7 +94,7 @@ def main(argv):
     parser.add_argument("--kept", action="store_true", help="run nothing: print what the file has")
     parser.add_argument("--write", action="store_true", help="write what comes out into the file")
     arguments = parser.parse_args(argv)
-    document = json.loads(FILE.read_text(encoding="utf-8"))
+    document = json.loads(VARIATIONS_FILE.read_text(encoding="utf-8"))
     differs = False
     for row in document["rows"]:
         if arguments.papers and row["paper"] not in arguments.papers:
@@ -106,7 +107,7 @@ def main(argv):
             variation["ours"] = ours
         print(row_text(claim, row) + "\n", flush=True)
     if arguments.write:
-        FILE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        VARIATIONS_FILE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     elif differs:
         output.print_to_stderr("some results differ from those kept; --write keeps these")
     return int(differs and not arguments.write)

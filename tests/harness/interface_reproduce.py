@@ -50,7 +50,7 @@ class Reproduce(InterfaceTest):
             claim = next(each for each in paper["claims"] if each["name"] == row["claim"])
             self.assertRegex(claim["why"], "^(explained by|not explained): ")
             for tried in row["tried"]:
-                self.assertEqual(len(variations.KINDS & set(tried)), 1, tried)
+                self.assertEqual(len(variations.VARIATION_KINDS & set(tried)), 1, tried)
             if claim["why"].startswith("explained by"):
                 self.assertTrue(any(close_to(claim, tried["ours"]) for tried in row["tried"]), row["claim"])
 

@@ -55,7 +55,7 @@ def test_facts_unknown_on_one_side_are_no_difference():
 def test_two_gpus_of_one_model_are_reported_and_compared(name):
     left, right = (with_gpu(kept_environment(), facts={name: value}) for value in ("1", "2"))
     found = fingerprint.compare_environments([left], [right])
-    assert found.unlike == [] and found.noted == [fingerprint.NOTED[f"gpu.facts.{name}"]]
+    assert found.unlike == [] and found.noted == [fingerprint.NOTE_BY_FACT[f"gpu.facts.{name}"]]
     assert fingerprint.compare_environments([left], [left]).noted == []
 
 

@@ -22,8 +22,8 @@ MIN_SHARE = 0.01  # share of the waiting time; smaller savings are not printed
 def explain(process: reader.TracedProcess, machine_name=None):
     """(ProcessSummary, [Finding], Costs, ShortNames) of one process. `machine_name`: the name of a machine file; None: of the file for the trace's GPU."""
     gpu_name = next(iter(process.gpus.values()), {}).get("name", "")
-    file_name, is_for_this_gpu = (machine_name, True) if machine_name else machine_name_for_gpu(gpu_name)
-    costs = Costs(file_name)
+    used_machine_name, is_for_this_gpu = (machine_name, True) if machine_name else machine_name_for_gpu(gpu_name)
+    costs = Costs(used_machine_name)
     costs.is_for_this_gpu = is_for_this_gpu
     summary = summarize(process, costs)
     short_names = ShortNames(process.allocations)
@@ -38,8 +38,8 @@ def as_lines(process, summary, found_defects, costs, short_names, other_process_
     if not shown_findings:
         lines.append("Nothing of it waits for managed memory." if not process.lacking else "Nothing to explain.")
     lines_left = MAX_LINES - len(lines) - 2
-    for number, finding in enumerate(shown_findings[:MAX_FINDINGS], 1):
-        finding_lines = list(_finding_lines(number, finding, short_names, costs))
+    for finding_number, finding in enumerate(shown_findings[:MAX_FINDINGS], 1):
+        finding_lines = list(_finding_lines(finding_number, finding, short_names, costs))
         if len(finding_lines) > lines_left:
             break
         lines += finding_lines
@@ -47,7 +47,7 @@ def as_lines(process, summary, found_defects, costs, short_names, other_process_
     if shown_findings:
         other_gpu_note = "" if costs.is_for_this_gpu else ", which need not fit this GPU (--machine NAME)"
         lines.append(f"Savings are simulated or estimated with machine file {costs.name}{other_gpu_note}.")
-    lines += [f"The trace lacks {what}." for what in _missing_parts(process)][: MAX_LINES - len(lines)]
+    lines += [f"The trace lacks {missing_part}." for missing_part in _missing_parts(process)][: MAX_LINES - len(lines)]
     return [line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 3] + "..." for line in lines[:MAX_LINES]]
 
 

@@ -14,7 +14,7 @@ GPU_TRACKS = (("migrations to it", (*IN, "in_peer")), ("migrations to the host",
 def perfetto_text(processes):
     """Chrome trace (JSON): for each GPU tracks for launches, migrations each way and faults; tracks for the CPU, prefetches and named
     ranges; counters for faults and for bytes resident by allocation."""
-    return trace_text(event for number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or number, process))
+    return trace_text(event for process_number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or process_number, process))
 
 
 def _events(process_number, process):
@@ -27,12 +27,12 @@ def _events(process_number, process):
             yield metadata_event(process_number, "thread_name", track, track_number=track_numbers[track])
         yield span_event(process_number, track_numbers[track], title, begin, max(end, begin + 1), amounts)
     for piece in process.pieces:
-        faults = piece.sum_of(*GPU_FAULTS, *CPU_FAULTS)
-        if faults:
-            yield counter_event(process_number, "faults", piece.begin, {"faults": faults})
+        fault_count = piece.sum_of(*GPU_FAULTS, *CPU_FAULTS)
+        if fault_count:
+            yield counter_event(process_number, "faults", piece.begin, {"faults": fault_count})
             yield counter_event(process_number, "faults", piece.end, {"faults": 0})
     for time_ns, bytes_by_allocation in resident_bytes_over_time(process, AllocationFinder(process.allocations)):
-        bytes_by_name = {short_names.allocation_name(a) if a else "unknown": amount for a, amount in bytes_by_allocation.items()}
+        bytes_by_name = {short_names.allocation_name(allocation) if allocation else "unknown": byte_count for allocation, byte_count in bytes_by_allocation.items()}
         yield counter_event(process_number, "bytes on GPUs", time_ns, bytes_by_name)
 
 

@@ -55,7 +55,7 @@ class AllocationFacts:
         return self.bytes_in_by_faults() / distinct_bytes if distinct_bytes else 0
 
     def block_numbers_with(self, event):
-        return [number for number, history in self.blocks.items() if any(event_name == event for event_name, _ in history.events)]
+        return [block_number for block_number, history in self.blocks.items() if any(event_name == event for event_name, _ in history.events)]
 
     def hints_of(self, *call_names, device="any"):
         """The hints of these calls for a device: a GPU, HOST or "any"."""
@@ -139,12 +139,12 @@ def summarize(process, costs):
     facts_by_key = {}
     summary = ProcessSummary(process, [])
     for stretch in (*process.stretches_without_moves, *process.unseen_stretches):
-        for name, count, busy_ns in stretch.kernels:
+        for name, launch_count, busy_ns in stretch.kernels:
             summary.kernel_ns += busy_ns
-            summary.launch_counts[name] += count
+            summary.launch_counts[name] += launch_count
     for stretch in process.stretches_without_moves:
-        for name, count, busy_ns in stretch.kernels:
-            summary.shortest_ns_by_kernel[name] = min(summary.shortest_ns_by_kernel.get(name, busy_ns / count), busy_ns / count)
+        for name, launch_count, busy_ns in stretch.kernels:
+            summary.shortest_ns_by_kernel[name] = min(summary.shortest_ns_by_kernel.get(name, busy_ns / launch_count), busy_ns / launch_count)
 
     def facts_of(block_number, time_ns):
         allocation = allocation_finder.allocation_of(block_number, time_ns)
@@ -188,16 +188,16 @@ def _add_piece(piece, facts_of, summary, costs, estimator):
     weights = Counter()
     sums_of_block = defaultdict(dict)  # {block number: {quantity: sum}}
     for name, runs in piece.sums.items():
-        for first_block, count, amount in runs:
-            amount_each, remainder = divmod(amount, count)
-            for block_number in range(first_block, first_block + count):
+        for first_block, block_count, amount in runs:
+            amount_each, remainder = divmod(amount, block_count)
+            for block_number in range(first_block, first_block + block_count):
                 sums_of_block[block_number][name] = amount_each + (remainder if block_number == first_block else 0)
     facts_of_block = {}
     for block_number, sums in sorted(sums_of_block.items()):
         facts = facts_of_block[block_number] = facts_of(block_number, piece.begin)
         facts.amounts.update({name: round(amount * scale_of(name)) for name, amount in sums.items()})
-        mask = granule_masks.get(block_number, EVERY_GRANULE)
-        weights[id(facts)] += _add_events(facts.blocks[block_number], sums, mask, piece)
+        granule_mask = granule_masks.get(block_number, EVERY_GRANULE)
+        weights[id(facts)] += _add_events(facts.blocks[block_number], sums, granule_mask, piece)
     facts_by_id = {id(facts): facts for facts in facts_of_block.values()}
     total_weight = sum(weights.values())
     waited_ns = 0

@@ -103,7 +103,8 @@ def _accesses(process, allocation_finder, only_allocation):
 
 
 def _block_numbers_of(trace_piece):
-    return {number for name in TOUCHING_QUANTITIES.get(trace_piece.kind, ()) for first, count, _ in trace_piece.sums.get(name, ()) for number in range(first, first + count)}
+    return {block_number for quantity in TOUCHING_QUANTITIES.get(trace_piece.kind, ())
+            for first_block, block_count, _ in trace_piece.sums.get(quantity, ()) for block_number in range(first_block, first_block + block_count)}
 
 
 def _add_tensors(network, accesses_of_block, short_names):
@@ -120,13 +121,13 @@ def _add_tensors(network, accesses_of_block, short_names):
     tensor_counts = defaultdict(int)
     for first_block, block_count, allocation, access_numbers in sorted(block_runs, key=lambda block_run: block_run[:2]):
         label = short_names.allocation_name(allocation) if allocation else f"0x{first_block * BLOCK:x}"
-        name = f"{label}.{tensor_counts[label]}"
+        tensor_name = f"{label}.{tensor_counts[label]}"
         tensor_counts[label] += 1
         byte_count = block_count * BLOCK if not allocation else min(block_count * BLOCK, max(4, allocation.bytes))
-        network.tensors.append({"name": name, "shape": [1, max(1, byte_count // 4), 1, 1], "use": "parameter"})
+        network.tensors.append({"name": tensor_name, "shape": [1, max(1, byte_count // 4), 1, 1], "use": "parameter"})
         network.bytes += byte_count
         for access_number in access_numbers:
-            tensor_names_by_access[access_number].append(name)
+            tensor_names_by_access[access_number].append(tensor_name)
     return tensor_names_by_access
 
 

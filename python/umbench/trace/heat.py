@@ -23,18 +23,18 @@ def heat_grids(process):
     for piece in process.pieces:
         column = min(COLUMNS - 1, piece.begin * COLUMNS // length_ns)
         for quantity in (*TO_GPUS, *OUT):
-            for first, block_count, amount in piece.sums.get(quantity, ()):
-                for block_number in range(first, first + block_count):
+            for first_block, block_count, byte_count in piece.sums.get(quantity, ()):
+                for block_number in range(first_block, first_block + block_count):
                     allocation = allocation_finder.allocation_of(block_number, piece.begin)
                     if allocation:
-                        moved_by_cell[allocation][block_number - allocation.address // BLOCK, column] += amount // block_count
+                        moved_by_cell[allocation][block_number - allocation.address // BLOCK, column] += byte_count // block_count
     grids = []
     for allocation, cells in sorted(moved_by_cell.items(), key=lambda item: -sum(item[1].values()))[:MAX_ALLOCATIONS]:
         block_count = max(1, -(-allocation.bytes // BLOCK))
         row_count = min(MAX_ROWS, block_count)
         grid = np.zeros((row_count, COLUMNS))
-        for (block_index, column), amount in cells.items():
-            grid[min(row_count - 1, block_index * row_count // block_count), column] += amount
+        for (block_index, column), byte_count in cells.items():
+            grid[min(row_count - 1, block_index * row_count // block_count), column] += byte_count
         grids.append((allocation, grid))
     return grids
 

@@ -26,7 +26,7 @@ class TracePiece(namedtuple("TracePiece", "kind begin end name launch gpu waitin
     __slots__ = ()
 
     def sum_of(self, *quantities):
-        return sum(run[2] for name in quantities for run in self.sums.get(name, ()))
+        return sum(run[2] for quantity in quantities for run in self.sums.get(quantity, ()))
 
 
 # `at` is the time of the call, `until` that at which the allocation was freed (None: never) or the call returned. `callers`: the code places of
@@ -63,7 +63,7 @@ class TracedProcess:
 
     def estimated_total(self, *quantities):
         """The estimated sum of the quantities over the whole run: the counted sum, scaled for the time that was not counted."""
-        return sum(round(self.counted_total(name) * self.scale_of(name)) for name in quantities)
+        return sum(round(self.counted_total(quantity) * self.scale_of(quantity)) for quantity in quantities)
 
     def counted_total(self, *quantities):
         return sum(piece.sum_of(*quantities) for piece in self.pieces)
@@ -165,7 +165,7 @@ def _add_gpu(process, entry):
 
 
 def _add_allocation(process, entry):
-    callers = tuple(process.names[number] for number in entry.get("called", []))
+    callers = tuple(process.names[name_id] for name_id in entry.get("called", []))
     process.live_numbers[entry["address"]] = len(process.allocations)
     process.allocations.append(Allocation(len(process.allocations), entry["at_ns"], None, entry["address"], entry["bytes"],
                                           _gpu_or_host(entry.get("device")), entry["memory"], callers))
@@ -178,13 +178,13 @@ def _end_allocation(process, entry):
 
 
 def _add_hint(process, entry):
-    callers = tuple(process.names[number] for number in entry.get("called", []))
+    callers = tuple(process.names[name_id] for name_id in entry.get("called", []))
     process.hints.append(Hint(entry["at_ns"], entry["until_ns"], entry["call"], entry["address"], entry["bytes"],
                               _gpu_or_host(entry["device"]), callers))
 
 
 def _block_runs(triples):
-    return [(int(first), int(count), int(amount)) for first, count, amount in triples]
+    return [(int(first_block), int(block_count), int(amount)) for first_block, block_count, amount in triples]
 
 
 def _add_piece(process, entry):
@@ -201,7 +201,7 @@ def _add_span_in_second_run(process, entry):
 
 
 def _add_stretch(process, entry):
-    kernels = [(process.names[name], count, busy_ns) for name, count, busy_ns in entry["kernels"]]
+    kernels = [(process.names[name_id], launch_count, busy_ns) for name_id, launch_count, busy_ns in entry["kernels"]]
     stretches = process.stretches_without_moves if entry["kind"] == "quiet" else process.unseen_stretches
     stretches.append(Stretch(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
                              {way: tuple(sums) for way, sums in entry.get("copies", {}).items()}))

@@ -175,5 +175,5 @@ def _end_like_program(status):
 
 if __name__ == "__main__":
     result = []
-    code = load.report_errors(lambda: result.append(main()), "umbench")
-    _end_like_program(result[0] if result else code)
+    exit_code = load.report_errors(lambda: result.append(main()), "umbench")
+    _end_like_program(result[0] if result else exit_code)

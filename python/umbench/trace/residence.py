@@ -36,7 +36,7 @@ def _changes_by_block(trace_piece):
         column = 0 if quantity in TO_GPUS else 1 if quantity in OUT else 2 if quantity in GPU_FAULTS else None
         if column is None:
             continue
-        for first_block, count, amount in runs:
-            for block_number in range(first_block, first_block + count):
-                changes.setdefault(block_number, [0, 0, 0])[column] += amount // count
+        for first_block, block_count, amount in runs:
+            for block_number in range(first_block, first_block + block_count):
+                changes.setdefault(block_number, [0, 0, 0])[column] += amount // block_count
     return changes

@@ -22,14 +22,14 @@ def add_function_names(trace_file):
     if not function_by_address:
         return
     rewritten_file = f"{trace_file}.0"
-    with open(trace_file, encoding="utf-8", errors="replace") as file, open(rewritten_file, "w", encoding="utf-8") as out:
+    with open(trace_file, encoding="utf-8", errors="replace") as file, open(rewritten_file, "w", encoding="utf-8") as out_file:
         for line in file:
             match = line.startswith('{"kind":"name"') and _match_place(line)
             function = match and function_by_address.get((match[1], match[2]))
             if function:
                 entry = json.loads(line)
                 line = json.dumps(entry | {"name": f"{match[1]}+{match[2]} {function}"}) + "\n"
-            out.write(line)
+            out_file.write(line)
     os.replace(rewritten_file, trace_file)
 
 
@@ -44,8 +44,8 @@ def _match_place(line):
 def _function_names(program_file, offsets):
     """[(offset, "function (source:line)")] of the offsets that addr2line knows."""
     names = []
-    for first in range(0, len(offsets) if os.path.isfile(program_file) else 0, MAX_OFFSETS_AT_ONCE):
-        some_offsets = offsets[first:first + MAX_OFFSETS_AT_ONCE]
+    for first_index in range(0, len(offsets) if os.path.isfile(program_file) else 0, MAX_OFFSETS_AT_ONCE):
+        some_offsets = offsets[first_index:first_index + MAX_OFFSETS_AT_ONCE]
         try:
             addr2line_output = subprocess.run(["addr2line", "-f", "-C", "-s", "-e", program_file, *some_offsets], capture_output=True, text=True, timeout=300).stdout
         except (OSError, subprocess.SubprocessError):
