@@ -5,7 +5,7 @@ from umbench.plots import common, looks
 
 
 def draw_paper(paper, results, origin_text, folder):
-    """Draws the figure. reproduce.device_text() returned `origin_text`."""
+    """Draws the figure. reproduce.text_on_origin() returned `origin_text`."""
     figure_spec = paper["figure"]
     common.use_style()
     figure, (panel,) = common.make_panels(1, height=3.6)

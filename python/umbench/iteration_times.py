@@ -24,11 +24,11 @@ def spread_of(record):
     return Spread(median, low, high, len(samples))
 
 
-def decimals_to_show(value, uncertainty, max_digits=2, significant_digits=3):
-    """The number of decimals of `value` that its `uncertainty` (plus or minus) justifies, at most `max_digits`."""
+def decimals_to_show(value, uncertainty, max_decimals=2, significant_digits=3):
+    """The number of decimals of `value` that its `uncertainty` (plus or minus) justifies, at most `max_decimals`."""
     exponent = math.floor(math.log10(abs(value))) if value else 0
-    decimals = max(0, min(max_digits, significant_digits - 1 - exponent)) if uncertainty <= 0 else -math.floor(math.log10(uncertainty))
-    return max(0, min(max_digits, decimals))
+    decimals = max(0, min(max_decimals, significant_digits - 1 - exponent)) if uncertainty <= 0 else -math.floor(math.log10(uncertainty))
+    return max(0, min(max_decimals, decimals))
 
 
 def slowdown_text(record, baseline_ns):
@@ -47,13 +47,13 @@ def milliseconds_text(record):
     spread = spread_of(record)
     if record.get("band_ns"):
         return _text_with_band(*(time / 1e6 for time in spread[:3]), "")
-    return _text_with_half_range(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", max_digits=3)
+    return _text_with_half_range(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", max_decimals=3)
 
 
-def _text_with_half_range(value, half_range, unit, max_digits=2):
+def _text_with_half_range(value, half_range, unit, max_decimals=2):
     if half_range <= 0:
-        return f"{value:.{decimals_to_show(value, 0, max_digits)}f}{unit}"
-    decimals = decimals_to_show(value, half_range, max_digits)
+        return f"{value:.{decimals_to_show(value, 0, max_decimals)}f}{unit}"
+    decimals = decimals_to_show(value, half_range, max_decimals)
     half_range_text = f"{half_range:.{decimals}f}"
     return f"{value:.{decimals}f}{unit}" + (f" ±{half_range_text}" if float(half_range_text) else "")
 

@@ -202,7 +202,7 @@ def table_text(paper, results, origin_text, other_results=None):
         if reason:
             notes.append(f"  {claim['name']}: {reason}")
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    heading = f"{paper['name']}: {paper['title']}, {origin_text}{f'; beside: {device_text(other_results)}' if other_results else ''}\n  {paper['source']}\n"
+    heading = f"{paper['name']}: {paper['title']}, {origin_text}{f'; beside: {text_on_origin(other_results)}' if other_results else ''}\n  {paper['source']}\n"
     text = "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[-1] for row in rows)
     return heading + text + ("\n" + "\n".join(notes) if notes else "") + "\n"
 
@@ -245,7 +245,7 @@ def parse(argv):
     return arguments
 
 
-def device_text(results):
+def text_on_origin(results):
     """A text such as 'measured on NVIDIA H200' or 'simulated on h200, 49 of 52 figures measured'."""
     records = [record for record in results.values() if isinstance(record, dict)]
     device_names = sorted({record["device"] for record in records if record["device"]})  # cells that crashed have no device
@@ -280,7 +280,7 @@ def main(argv):
     has_failed = False
     for paper in papers:
         results = kept_results(paper, Path(arguments.kept)) if arguments.kept else run_cells(paper, arguments.backend, arguments.machines, arguments.iterations, out_folder)
-        origin_text = device_text(results)
+        origin_text = text_on_origin(results)
         other_results = results_to_compare(paper, arguments.beside)
         print(markdown_rows(paper, results, other_results) if arguments.markdown else table_text(paper, results, origin_text, other_results), flush=True)
         if draws_figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):
