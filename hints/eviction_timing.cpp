@@ -223,7 +223,8 @@ class eviction_timetable {
   std::vector<nanoseconds> start_times_;        // start of each fixed action if nothing delays it
 };
 
-nanoseconds twin_copy_time(const machine& target, const execution_plan& steps) {
+// Time of all copies between twinned tensors and their twins on the host, both directions added up.
+nanoseconds copy_time_of_twinned_tensors(const machine& target, const execution_plan& steps) {
   byte_count in = 0, out = 0;
   for (const step& s : steps.steps) {
     if (s.home != residence::twinned || std::holds_alternative<discard>(s.command)) continue;
@@ -235,12 +236,12 @@ nanoseconds twin_copy_time(const machine& target, const execution_plan& steps) {
 }
 
 // Costs of operators slowed down by copies of twins beside them, spread over all operators.
-profile costs_slowed_by_copies(const problem& p, nanoseconds copies) {
-  nanoseconds all = 0;
-  for (const op_cost& c : p.operator_costs) all += c.time;
+profile costs_slowed_by_copies(const problem& p, nanoseconds copy_time) {
+  nanoseconds operator_time = 0;
+  for (const op_cost& c : p.operator_costs) operator_time += c.time;
   profile slower = p.operator_costs;
   const auto percent = static_cast<nanoseconds>(p.target.beside_copy_percent);
-  const nanoseconds per_million = all == 0 ? 0 : copies * percent * 10'000 / all;
+  const nanoseconds per_million = operator_time == 0 ? 0 : copy_time * percent * 10'000 / operator_time;
   for (op_cost& c : slower) c.time += c.time * per_million / 1'000'000;
   return slower;
 }
@@ -261,7 +262,7 @@ memory_plan retime_evictions(const problem& p, const memory_plan& plan, const pl
 nanoseconds expected_iteration_time(const problem& p, const execution_plan& steps) {
   machine target = p.target;
   target.launch_ns += target.slice_ns;
-  const profile costs = costs_slowed_by_copies(p, twin_copy_time(p.target, steps));
+  const profile costs = costs_slowed_by_copies(p, copy_time_of_twinned_tensors(p.target, steps));
   return simulate({p.network, steps, target, costs}, 3).back().duration;
 }
 

@@ -272,8 +272,8 @@ class hint_planner {
 
   // The neighbours of a setting. Each forms a group of its own, so that the search moves to the first
   // improvement.
-  std::vector<neighbours<search_setting>> neighbours_of(const search_setting& at) const {
-    std::vector<neighbours<search_setting>> all;
+  std::vector<neighbour_group<search_setting>> neighbours_of(const search_setting& at) const {
+    std::vector<neighbour_group<search_setting>> all;
     const auto add = [&](auto search_setting::* member, auto value) {
       search_setting changed = at;
       changed.*member = value;

@@ -12,11 +12,11 @@ memory_plan plan_swap_all(const problem& p) {
   const use_table uses = make_use_table(g, graph_order(g));
   const std::vector<gap> gaps = find_gaps(g, uses);
   forecaster forecast(p, uses);
-  struct candidate {
+  struct candidate_plan {
     std::vector<decision> decisions;
     prediction predicted;
   };
-  std::vector<candidate> all;
+  std::vector<candidate_plan> candidates;
   for (position most = uses.end();; most = most * 3 / 4) {
     const position ahead = std::min(static_cast<position>(p.knobs.at("ahead")), most);
     std::vector<decision> decisions(gaps.size());
@@ -28,12 +28,12 @@ memory_plan plan_swap_all(const problem& p) {
     }
     const std::vector<event> events = build_events(g, uses, gaps, decisions);
     const prediction predicted = forecast.forecast(events, find_staged_tensors(uses, gaps, decisions));
-    all.push_back({std::move(decisions), predicted});
+    candidates.push_back({std::move(decisions), predicted});
     if (most == 0) break;
   }
-  std::ranges::stable_sort(all, {}, [](const candidate& c) { return c.predicted.time; });
+  std::ranges::stable_sort(candidates, {}, [](const candidate_plan& c) { return c.predicted.time; });
   byte_count least = std::numeric_limits<byte_count>::max();
-  for (const candidate& c : all) {
+  for (const candidate_plan& c : candidates) {
     least = std::min(least, c.predicted.peak);
     if (c.predicted.peak > p.budget) continue;
     memory_plan plan = make_plan(g, uses, gaps, c.decisions);

@@ -78,24 +78,24 @@ void torch_copies::schedule_at(const torch_kernels& kernels, incoming_copy& each
 bool torch_copies::delay_copies_in(const torch_kernels& kernels,
                                    const std::vector<std::int64_t>& free_bytes) {
   link_free_at_ = backward_begins_;
-  std::vector<std::int64_t> left = free_bytes;
+  std::vector<std::int64_t> free_left = free_bytes;
   const auto give = [&](const incoming_copy& each, std::int64_t bytes) {
-    for (std::size_t t = each.start_kernel; t < each.first_read; ++t) left[t] += bytes;
+    for (std::size_t t = each.start_kernel; t < each.first_read; ++t) free_left[t] += bytes;
   };
   for (const incoming_copy& each : incoming_) give(each, reserved_bytes_of(each));
-  bool any = false;
-  std::size_t earliest = 0;  // copies begin in the order in which they are read
+  bool is_any_moved = false;
+  std::size_t previous_start = 0;  // copies begin in the order in which they are read
   for (incoming_copy& each : incoming_) {
-    std::size_t begin = std::max(each.start_kernel, earliest), room = each.first_read;
-    while (room > begin && left[room - 1] >= reserved_bytes_of(each)) --room;
-    while (room < each.first_read && !may_begin(kernels, room)) ++room;
-    const std::size_t before = each.start_kernel;
-    schedule_at(kernels, each, room);
-    any |= each.start_kernel != before;
-    earliest = each.start_kernel;
+    const std::size_t old_start = each.start_kernel, earliest_start = std::max(old_start, previous_start);
+    std::size_t start = each.first_read;  // the earliest kernel from which the copy has room until it is read
+    while (start > earliest_start && free_left[start - 1] >= reserved_bytes_of(each)) --start;
+    while (start < each.first_read && !may_begin(kernels, start)) ++start;
+    schedule_at(kernels, each, start);
+    is_any_moved |= each.start_kernel != old_start;
+    previous_start = each.start_kernel;
     give(each, -reserved_bytes_of(each));
   }
-  return any;
+  return is_any_moved;
 }
 
 std::vector<torch_id> torch_copies::begin_copies_in(std::size_t t, std::int64_t now) {

@@ -17,7 +17,7 @@ namespace um {
 // Neighbours of one kind, in the order in which they are rated. The search moves to the best of them. To move
 // to the first improvement instead, make each point a kind of its own.
 template <class Point>
-struct neighbours {
+struct neighbour_group {
   std::string kind;  // description for progress messages
   std::vector<Point> points;
 };
@@ -33,7 +33,7 @@ struct rated {
 template <class Point, class Cost>
 struct search_problem {
   using costs = std::optional<std::vector<std::optional<Cost>>>;
-  std::function<std::vector<neighbours<Point>>(const Point&)> neighbours_of;
+  std::function<std::vector<neighbour_group<Point>>(const Point&)> neighbours_of;
   std::function<costs(std::span<const Point>, const std::string& kind)> rate;
   std::function<bool(const rated<Point, Cost>& from, const rated<Point, Cost>& to)> is_improvement;
 };
@@ -70,7 +70,7 @@ class hill_climber {
     for (bool better = true; better;) {
       better = false;
       for (std::size_t kind = 0;; ++kind) {
-        const std::vector<neighbours<Point>> kinds = problem_.neighbours_of(at);
+        const std::vector<neighbour_group<Point>> kinds = problem_.neighbours_of(at);
         if (kind >= kinds.size()) break;
         const bool more = rate_all(kinds[kind].points, kinds[kind].kind);
         if (auto next = best_improvement(at, kinds[kind].points)) {

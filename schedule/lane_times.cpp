@@ -75,7 +75,10 @@ class lane_timer {
           time_ + std::max({compute_.remaining(), fetch_.remaining(), evict_.remaining()});
       if (least > max_time) return least;
       are_both_copying_ = fetch_.is_busy() && evict_.is_busy();
-      if (compute_.is_busy() && compute_until_copies_change()) continue;
+      if (compute_.is_busy()) {
+        compute_until_copies_change();
+        if (!compute_.is_busy()) continue;
+      }
       const nanoseconds compute_wait = compute_.time_to_step_end(full_pace),
                         fetch_wait = fetch_.time_to_step_end(fetch_pace()),
                         evict_wait = evict_.time_to_step_end(evict_pace());
@@ -101,18 +104,17 @@ class lane_timer {
     if (evict_.is_busy()) evict_.advance(passed, evict_pace());
   }
 
-  // Runs computes one after another until a copy begins or ends. Returns whether a lane may begin its next
-  // step, or the compute lane must wait.
-  bool compute_until_copies_change() {
+  // Runs computes one after another, until a copy may begin, the compute lane must wait, or the current
+  // compute outlasts a copy.
+  void compute_until_copies_change() {
     while (compute_.step_time_left() <
            std::min(fetch_.time_to_step_end(fetch_pace()), evict_.time_to_step_end(evict_pace()))) {
       time_ += compute_.step_time_left();
       advance_copies(compute_.step_time_left());
       compute_.finish_step();
-      if (!can_begin(compute_) || can_begin(fetch_) || can_begin(evict_)) return true;
+      if (!can_begin(compute_) || can_begin(fetch_) || can_begin(evict_)) return;
       compute_.begin_step();
     }
-    return false;
   }
 
   running_lane compute_, fetch_, evict_;

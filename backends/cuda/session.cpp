@@ -57,9 +57,9 @@ nanoseconds median_of_calls(session& gpu, const std::function<void()>& call, int
 // Times brief calls one after the other in a graph, as an iteration launches them. Timed one by one between
 // events, each takes 3 to 5 us longer on H100 and H200, a tenth of a step of DenseNet-121 in bf16.
 nanoseconds median_in_graph(session& gpu, const std::function<void()>& call, int calls) {
-  constexpr nanoseconds brief = 200'000;
+  constexpr nanoseconds max_brief_time = 200'000;
   const nanoseconds between_events = median_of_calls(gpu, call, calls);
-  if (calls == 1 || between_events > brief) return between_events;
+  if (calls == 1 || between_events > max_brief_time) return between_events;
   const cudaStream_t on = gpu.compute().stream;
   const recording all = record_graph(on, [&] {
     for (int i = 0; i < calls; ++i) call();

@@ -231,7 +231,7 @@ void print_machine_notes(const machine& m) {
   const std::size_t all = figures().size(), guessed = m.estimated.size(), lent = m.borrowed.size();
   print_machine_row("figures", fmt::format("{} measured, {} estimated, {} taken from {}",
                                            all - guessed - lent, guessed, lent, standard_machine));
-  const std::string kernels = kernels_text(m);
+  const std::string kernels = unmeasured_kernels_warning(m);
   if (!kernels.empty()) print_machine_row("kernels", kernels);
 }
 

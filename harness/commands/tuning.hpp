@@ -24,7 +24,7 @@ using timed_strategy = rated<hint_strategy, double>;  // nanoseconds
 // Strategies one step away from `s`: without one rule, with one rule's numbers or tensors changed, with one
 // rule more, each kind by itself ("without a rule", "other numbers of rule fetch"). All of them pass
 // defect_of(), none has the rules of `s`.
-using alternatives = neighbours<hint_strategy>;
+using alternatives = neighbour_group<hint_strategy>;
 std::vector<alternatives> neighbours_of_strategy(const hint_strategy& s);
 
 // Times strategies; the text describes them for users. Returns nothing to stop the search.

@@ -199,7 +199,7 @@ std::string provenance(const machine& m) {
   return fmt::format("{}, {} of its figures estimated{}", text, m.estimated.size(), kernels);
 }
 
-std::string kernels_text(const machine& m) {
+std::string unmeasured_kernels_warning(const machine& m) {
   std::vector<std::string_view> at_peak;
   for (const auto& [kind, rate] : {std::pair{precision::fp32, m.fp32_flops_per_s},
                                    {precision::tf32, m.tf32_flops_per_s},

@@ -15,7 +15,7 @@ std::string time_text(double ns);
 std::string provenance(const record& r);
 
 // "at 100 % of the peak in fp32 and bf16 ..." if no operator has a measured rate; "" if all have.
-std::string kernels_text(const machine& m);
+std::string unmeasured_kernels_warning(const machine& m);
 
 // "fp32 without TF32; ..." if the machine is faster with TF32 and the user did not choose it; otherwise "".
 std::string precision_text(const network_spec& of, const machine& target);

@@ -149,8 +149,8 @@ struct numbers {
 
   hill_climber<int, int> within(std::size_t most) {
     return {{[](int at) {
-               return std::vector<neighbours<int>>{{"one away", {at - 1, at + 1}},
-                                                   {"ten away", {at - 10, at + 10}}};
+               return std::vector<neighbour_group<int>>{{"one away", {at - 1, at + 1}},
+                                                        {"ten away", {at - 10, at + 10}}};
              },
              [this](std::span<const int> all, const std::string&) -> search_problem<int, int>::costs {
                if (stops) return std::nullopt;
