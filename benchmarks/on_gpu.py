@@ -36,20 +36,20 @@ import timed  # noqa: E402
 from umbench import arguments, load  # noqa: E402
 
 SWEEPS = ROOT / "benchmarks/sweeps"
-WEIGHTS = {"tests": 5, "before_after": 6, "tables": 10, "best": 8, "papers": 6, "ooc_cudnn": 3, "validation": 6, "reproduce": 5,
+TIME_WEIGHTS = {"tests": 5, "before_after": 6, "tables": 10, "best": 8, "papers": 6, "ooc_cudnn": 3, "validation": 6, "reproduce": 5,
            "gate": 3, "replay": 4, "curves": 3, "peers": 3, "remedies": 4}
-PEERS = ("densenet121/128/bf16:workspace=2GiB", "densenet121/128/bf16:fusion=fused,workspace=2GiB",
+PEER_ROWS = ("densenet121/128/bf16:workspace=2GiB", "densenet121/128/bf16:fusion=fused,workspace=2GiB",
          "mobilenet_v2/128/bf16:workspace=2GiB")
 PAPERS = ("unified_memory", "uvm_discard", "oc_dnn", "deepum", "pooch", "vdnn", "tvdnn", "autoswap", "smartpool", "ooc_cudnn")
-WANTED_RATIO = 1.01
+MAX_WANTED_RATIO = 1.01
 
 
 def make_sweep_runner(sweep_name):
     """Returns a function that runs sweeps/gpu_NAME.json and prints its slowdowns."""
     def run_sweep(options, out_folder, max_seconds):
-        line = [options.umbench, "sweep", SWEEPS / f"gpu_{sweep_name}.json", "--out", out_folder / f"{sweep_name}.jsonl", "--times-only",
+        command = [options.umbench, "sweep", SWEEPS / f"gpu_{sweep_name}.json", "--out", out_folder / f"{sweep_name}.jsonl", "--times-only",
                 "--no-preflight", "--resume"]
-        succeeded = timed.run_within(line, max_seconds) in timed.SUCCEEDED
+        succeeded = timed.run_within(command, max_seconds) in timed.SUCCESS_EXIT_CODES
         print(slowdown_table(out_folder / f"{sweep_name}.jsonl"), flush=True)
         return succeeded
     return run_sweep
@@ -60,18 +60,18 @@ def slowdown_table(record_file):
     rows = ["| network | batch | precision | strategy | ratio | ms | over device |", "|---|---|---|---|---|---|---|"]
     records = load.read(record_file)[1] if record_file.exists() else []
     cell_of = lambda record: (record["network"], record["batch"], record["precision"])  # noqa: E731
-    base = {}
+    device_ns_of_cell = {}
     for record in records:
         if record["strategy"] == "device" and record["outcome"] == "ok":
-            base.setdefault(cell_of(record), load.steady_ns(record))
+            device_ns_of_cell.setdefault(cell_of(record), load.steady_ns(record))
     for record in records:
-        head = [*cell_of(record), record["strategy"], record["ratio"]]
+        columns = [*cell_of(record), record["strategy"], record["ratio"]]
         if record["outcome"] == "ok":
             ns = load.steady_ns(record)
-            head += [f"{ns / 1e6:.2f}", f"{ns / base[cell_of(record)]:.3f}" if cell_of(record) in base else ""]
+            columns += [f"{ns / 1e6:.2f}", f"{ns / device_ns_of_cell[cell_of(record)]:.3f}" if cell_of(record) in device_ns_of_cell else ""]
         else:
-            head += [f"{record['outcome']}: {record['reason']}", ""]
-        rows.append("| " + " | ".join(str(word) for word in head) + " |")
+            columns += [f"{record['outcome']}: {record['reason']}", ""]
+        rows.append("| " + " | ".join(str(word) for word in columns) + " |")
     return "\n".join(rows)
 
 
@@ -83,23 +83,23 @@ def compare_builds(options, out_folder, max_seconds):
     """Runs all cells by both builds, in rounds until the time is over. The order of the two builds alternates."""
     if not options.base:
         raise load.BadInput("before_after: --base names the umbench to compare with")
-    spec, end = SWEEPS / "gpu_before_after.json", time.monotonic() + max_seconds
-    cells = timed.count_cells(options.umbench, spec)
-    number, slowest = 0, 0.0
-    while number == 0 or end - time.monotonic() > slowest:
-        number, began = number + 1, time.monotonic()
-        for cell in range(1, cells + 1):
-            sides = [("base", options.base), ("head", options.umbench)]
-            for side, binary in sides if (number + cell) % 2 else sides[::-1]:
-                left = end - time.monotonic()
-                if left < 5:
-                    return report_time_ratios(out_folder, cells)
-                out = out_folder / "before_after" / side / f"{cell}.{number}.jsonl"
-                out.parent.mkdir(parents=True, exist_ok=True)
-                timed.run_within([binary, "sweep", spec, "--shard", f"{cell}/{cells}", "--out", out, "--times-only", "--no-preflight",
-                           "--resume"], left, quiet=True)
-        slowest = max(slowest, time.monotonic() - began)
-    return report_time_ratios(out_folder, cells)
+    sweep_file, end_time = SWEEPS / "gpu_before_after.json", time.monotonic() + max_seconds
+    cell_count = timed.count_cells(options.umbench, sweep_file)
+    round_number, slowest_round_s = 0, 0.0
+    while round_number == 0 or end_time - time.monotonic() > slowest_round_s:
+        round_number, begin_s = round_number + 1, time.monotonic()
+        for cell_number in range(1, cell_count + 1):
+            names_and_binaries = [("base", options.base), ("head", options.umbench)]
+            for side, binary in names_and_binaries if (round_number + cell_number) % 2 else names_and_binaries[::-1]:
+                seconds_left = end_time - time.monotonic()
+                if seconds_left < 5:
+                    return report_time_ratios(out_folder, cell_count)
+                record_file = out_folder / "before_after" / side / f"{cell_number}.{round_number}.jsonl"
+                record_file.parent.mkdir(parents=True, exist_ok=True)
+                timed.run_within([binary, "sweep", sweep_file, "--shard", f"{cell_number}/{cell_count}", "--out", record_file, "--times-only", "--no-preflight",
+                           "--resume"], seconds_left, quiet=True)
+        slowest_round_s = max(slowest_round_s, time.monotonic() - begin_s)
+    return report_time_ratios(out_folder, cell_count)
 
 
 def report_time_ratios(out_folder, cell_count):
@@ -107,64 +107,64 @@ def report_time_ratios(out_folder, cell_count):
     the mean ratio is at most WANTED_RATIO."""
     print("| cell | before ms | now ms | ratio | rounds | same bits |\n|---|---|---|---|---|---|")
     ratios = []
-    for cell in range(1, cell_count + 1):
-        sides = [[record for path in sorted((out_folder / "before_after" / side).glob(f"{cell}.*.jsonl"))
+    for cell_number in range(1, cell_count + 1):
+        records_of_sides = [[record for path in sorted((out_folder / "before_after" / side).glob(f"{cell_number}.*.jsonl"))
                   for record in load.read(path)[1] if record["outcome"] == "ok"] for side in ("base", "head")]
-        if not all(sides):
-            print(f"| {cell} | not run on both sides |")
+        if not all(records_of_sides):
+            print(f"| {cell_number} | not run on both sides |")
             continue
-        before, now = (min(load.steady_ns(record) for record in side) for side in sides)
-        one = sides[1][0]
-        ratios.append(now / before)
-        same = {record["digest"] for record in sides[0]} == {record["digest"] for record in sides[1]}
-        print(f"| {one['network']} {one['batch']} {one['precision']} {one['strategy']} {one['ratio']} | {before / 1e6:.2f} | {now / 1e6:.2f} "
-              f"| {now / before:.3f} | {min(map(len, sides))} | {'yes' if same else 'no'} |")
+        before_ns, now_ns = (min(load.steady_ns(record) for record in side) for side in records_of_sides)
+        record_of_head = records_of_sides[1][0]
+        ratios.append(now_ns / before_ns)
+        has_same_bits = {record["digest"] for record in records_of_sides[0]} == {record["digest"] for record in records_of_sides[1]}
+        print(f"| {record_of_head['network']} {record_of_head['batch']} {record_of_head['precision']} {record_of_head['strategy']} {record_of_head['ratio']} | {before_ns / 1e6:.2f} | {now_ns / 1e6:.2f} "
+              f"| {now_ns / before_ns:.3f} | {min(map(len, records_of_sides))} | {'yes' if has_same_bits else 'no'} |")
     if not ratios:
         return False
-    mean = 1.0
+    mean_ratio = 1.0
     for ratio in ratios:
-        mean *= ratio ** (1 / len(ratios))
-    print(f"mean ratio {mean:.4f} over {len(ratios)} cells, {sum(ratio > WANTED_RATIO for ratio in ratios)} above {WANTED_RATIO}", flush=True)
-    return mean <= WANTED_RATIO
+        mean_ratio *= ratio ** (1 / len(ratios))
+    print(f"mean ratio {mean_ratio:.4f} over {len(ratios)} cells, {sum(ratio > MAX_WANTED_RATIO for ratio in ratios)} above {MAX_WANTED_RATIO}", flush=True)
+    return mean_ratio <= MAX_WANTED_RATIO
 
 
 def run_validation(options, out_folder, max_seconds):
-    return timed.run_within([ROOT / "benchmarks/gpu_validation.sh", out_folder / "validation", options.build], max_seconds, {"RUNS": "1"}) in timed.SUCCEEDED
+    return timed.run_within([ROOT / "benchmarks/gpu_validation.sh", out_folder / "validation", options.build], max_seconds, {"RUNS": "1"}) in timed.SUCCESS_EXIT_CODES
 
 
 def reproduce_papers(options, out_folder, max_seconds):
     """Runs one paper after the other, each for its share of the time. A paper that was stopped runs again, in another folder."""
-    end, succeeded = time.monotonic() + max_seconds, True
-    left = [paper for paper in PAPERS if not any(map(has_every_cell, (out_folder / "reproduced").glob(f"{paper}_*")))]
-    while left and end - time.monotonic() >= 5:
-        share = (end - time.monotonic()) / len(left)
-        paper = left.pop(0)
-        out = out_folder / "reproduced" / f"{paper}_{len(list((out_folder / 'reproduced').glob(f'{paper}_*'))) + 1}"
-        line = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", out, "--no-figure"]
-        succeeded = timed.run_within(line, share) in timed.SUCCEEDED and succeeded
+    end_time, succeeded = time.monotonic() + max_seconds, True
+    papers_left = [paper for paper in PAPERS if not any(map(has_every_cell, (out_folder / "reproduced").glob(f"{paper}_*")))]
+    while papers_left and end_time - time.monotonic() >= 5:
+        share_s = (end_time - time.monotonic()) / len(papers_left)
+        paper = papers_left.pop(0)
+        paper_folder = out_folder / "reproduced" / f"{paper}_{len(list((out_folder / 'reproduced').glob(f'{paper}_*'))) + 1}"
+        command = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", paper_folder, "--no-figure"]
+        succeeded = timed.run_within(command, share_s) in timed.SUCCESS_EXIT_CODES and succeeded
     return succeeded
 
 
 def has_every_cell(run_folder):
     """Returns whether the folder PAPER_N of a run of `umbench reproduce` has every cell of its paper."""
     paper = run_folder.name.rpartition("_")[0]
-    keys, wanted = run_folder / f"{paper}.cells.json", json.loads((ROOT / f"results/papers/{paper}.json").read_text(encoding="utf-8"))["cells"]
-    return keys.exists() and len(json.loads(keys.read_text(encoding="utf-8"))) == len(wanted)
+    key_file, wanted_cells = run_folder / f"{paper}.cells.json", json.loads((ROOT / f"results/papers/{paper}.json").read_text(encoding="utf-8"))["cells"]
+    return key_file.exists() and len(json.loads(key_file.read_text(encoding="utf-8"))) == len(wanted_cells)
 
 
 def compare_build_with_itself(options, out_folder, max_seconds):
     """Measures pairs of sweeps by the same build until the time is over, at least one pair."""
-    end, number, slowest = time.monotonic() + max_seconds, 0, 0.0
-    while number == 0 or end - time.monotonic() > slowest:
-        number, began = number + 1, time.monotonic()
-        out = out_folder / "gate" / str(number)
-        line = [options.umbench, "interleave", SWEEPS / "gpu_aa.json", "--base", options.umbench, "--head", options.umbench,
-                "--rounds", "2", "--out", out]
-        if timed.run_within(line, end - began) != 0:
-            return number > 1  # at least one pair must have ended
+    end_time, pair_number, slowest_pair_s = time.monotonic() + max_seconds, 0, 0.0
+    while pair_number == 0 or end_time - time.monotonic() > slowest_pair_s:
+        pair_number, begin_s = pair_number + 1, time.monotonic()
+        pair_folder = out_folder / "gate" / str(pair_number)
+        command = [options.umbench, "interleave", SWEEPS / "gpu_aa.json", "--base", options.umbench, "--head", options.umbench,
+                "--rounds", "2", "--out", pair_folder]
+        if timed.run_within(command, end_time - begin_s) != 0:
+            return pair_number > 1  # at least one pair must have ended
         if importlib.util.find_spec("scipy"):
-            print(f"pair {number}: umbench compare ended with {timed.run_within([options.umbench, 'compare', out / 'base', out / 'head'], 60)}", flush=True)
-        slowest = max(slowest, time.monotonic() - began)
+            print(f"pair {pair_number}: umbench compare ended with {timed.run_within([options.umbench, 'compare', pair_folder / 'base', pair_folder / 'head'], 60)}", flush=True)
+        slowest_pair_s = max(slowest_pair_s, time.monotonic() - begin_s)
     return True
 
 
@@ -177,17 +177,17 @@ def replay_simulated_curves(options, out_folder, max_seconds):
 
 
 def compare_with_pytorch(options, out_folder, max_seconds):
-    end, succeeded = time.monotonic() + max_seconds, True
-    for number, row in enumerate(PEERS, 1):  # one call a row: pytorch.py refuses a case that comes twice
-        line = [sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", row, "--ways", "eager,compile",
+    end_time, succeeded = time.monotonic() + max_seconds, True
+    for number, row in enumerate(PEER_ROWS, 1):  # one call a row: pytorch.py refuses a case that comes twice
+        command = [sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", row, "--ways", "eager,compile",
                 "--no-gradients", "--out", out_folder / f"peers_{number}.jsonl", "--resume"]
-        succeeded = timed.run_within(line, max(5, end - time.monotonic())) in timed.SUCCEEDED and succeeded
+        succeeded = timed.run_within(command, max(5, end_time - time.monotonic())) in timed.SUCCESS_EXIT_CODES and succeeded
     return succeeded
 
 
 def compare_with_pytorch_remedies(options, out_folder, max_seconds):
     return timed.run_within([sys.executable, ROOT / "benchmarks/peers/remedies.py", "--umbench", options.umbench, "--out",
-                             out_folder / "remedies.jsonl", "--resume", "--stop-after", int(max_seconds)], max_seconds) in timed.SUCCEEDED
+                             out_folder / "remedies.jsonl", "--resume", "--stop-after", int(max_seconds)], max_seconds) in timed.SUCCESS_EXIT_CODES
 
 
 PARTS = {"tests": run_tests, "before_after": compare_builds, "tables": make_sweep_runner("tables"), "best": make_sweep_runner("best"),
@@ -209,31 +209,31 @@ def parse_arguments(argv):
 
 def seconds_for_first(parts_left, minutes_left):
     """The seconds for the first of the remaining parts: its share of the remaining time, by its weight."""
-    return 60 * minutes_left * WEIGHTS[parts_left[0]] / sum(WEIGHTS[part] for part in parts_left)
+    return 60 * minutes_left * TIME_WEIGHTS[parts_left[0]] / sum(TIME_WEIGHTS[part] for part in parts_left)
 
 
 def main(argv=None):
     options = parse_arguments(sys.argv[1:] if argv is None else argv)
     options.umbench = str((Path(options.build) / "umbench").resolve())
-    folder, end = Path(options.out).resolve(), time.monotonic() + 60 * options.minutes
-    folder.mkdir(parents=True, exist_ok=True)
-    failed, left = [], list(options.parts)
+    out_folder, end_time = Path(options.out).resolve(), time.monotonic() + 60 * options.minutes
+    out_folder.mkdir(parents=True, exist_ok=True)
+    failed_parts, parts_left = [], list(options.parts)
     if importlib.util.find_spec("torch") is None:
-        for part in {"peers", "remedies"} & set(left):
+        for part in {"peers", "remedies"} & set(parts_left):
             print(f"{part}: skipped, PyTorch is not installed", flush=True)
-            left.remove(part)
-    while left:
-        seconds = seconds_for_first(left, (end - time.monotonic()) / 60)
-        if seconds < 5:
-            print(f"no time is left for {', '.join(left)}")
+            parts_left.remove(part)
+    while parts_left:
+        part_seconds = seconds_for_first(parts_left, (end_time - time.monotonic()) / 60)
+        if part_seconds < 5:
+            print(f"no time is left for {', '.join(parts_left)}")
             break
-        part = left.pop(0)
-        print(f"== {part}: up to {seconds:.0f} s", flush=True)
-        if not PARTS[part](options, folder, seconds):
-            failed.append(part)
-    if failed:
-        print(f"not as wanted: {', '.join(failed)}")
-    return int(bool(failed))
+        part = parts_left.pop(0)
+        print(f"== {part}: up to {part_seconds:.0f} s", flush=True)
+        if not PARTS[part](options, out_folder, part_seconds):
+            failed_parts.append(part)
+    if failed_parts:
+        print(f"not as wanted: {', '.join(failed_parts)}")
+    return int(bool(failed_parts))
 
 
 if __name__ == "__main__":

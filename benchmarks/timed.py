@@ -6,8 +6,8 @@ import re
 import signal
 import subprocess
 
-STOPPED = (128 + signal.SIGINT, -signal.SIGINT)
-SUCCEEDED = (0, *STOPPED)  # exit codes of a program that succeeded, or was stopped when its time was over
+STOPPED_EXIT_CODES = (128 + signal.SIGINT, -signal.SIGINT)
+SUCCESS_EXIT_CODES = (0, *STOPPED_EXIT_CODES)  # exit codes of a program that succeeded, or was stopped when its time was over
 
 
 def run_within(command, max_seconds, extra_environment=None, quiet=False):
@@ -31,8 +31,8 @@ def run_within(command, max_seconds, extra_environment=None, quiet=False):
 
 def count_cells(umbench_path, sweep_file):
     """The number of cells of a sweep's file."""
-    listed = subprocess.run([str(umbench_path), "sweep", str(sweep_file), "--list"], stdout=subprocess.PIPE, text=True, check=True)
-    return int(re.search(r"(?m)^(\d+) cells", listed.stdout)[1])
+    process = subprocess.run([str(umbench_path), "sweep", str(sweep_file), "--list"], stdout=subprocess.PIPE, text=True, check=True)
+    return int(re.search(r"(?m)^(\d+) cells", process.stdout)[1])
 
 
 def read_lines_if_exists(path):
@@ -45,13 +45,13 @@ def measure_missing(line_file, tasks, key_fields, measure, is_time_over=lambda: 
     def key(task_or_line):
         return tuple(task_or_line[name] for name in key_fields)
 
-    done = {key(line) for line in read_lines_if_exists(line_file)}
+    done_keys = {key(entry) for entry in read_lines_if_exists(line_file)}
     for task in tasks:
-        if key(task) in done:
+        if key(task) in done_keys:
             continue
         if is_time_over():
             return
-        line = measure(task)
-        print(json.dumps(line), flush=True)
+        entry = measure(task)
+        print(json.dumps(entry), flush=True)
         with line_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(entry) + "\n")

@@ -19,10 +19,10 @@ def resnet50(batch=128):
 
 
 def vgg16(batch=64):
-    layers, inputs = [], 3
-    for width in (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0):
-        layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU()] if width else [nn.MaxPool2d(2)]
-        inputs = width or inputs
+    layers, in_channels = [], 3
+    for out_channels in (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0):
+        layers += [nn.Conv2d(in_channels, out_channels, 3, padding=1), nn.ReLU()] if out_channels else [nn.MaxPool2d(2)]
+        in_channels = out_channels or in_channels
     layers += [nn.Flatten(), nn.Linear(25088, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 1000)]
     return nn.Sequential(*layers).to(BF16), random_images(batch)
 
@@ -46,12 +46,12 @@ class ConvNextBlock(nn.Module):
 
 
 def convnext_tiny(batch=64):
-    layers, inputs = [nn.Conv2d(3, 96, 4, 4), ChannelNorm(96)], 96
-    for width, count in ((96, 3), (192, 3), (384, 9), (768, 3)):
-        if width != inputs:
-            layers += [ChannelNorm(inputs), nn.Conv2d(inputs, width, 2, 2)]
-        layers += [ConvNextBlock(width) for _ in range(count)]
-        inputs = width
+    layers, in_channels = [nn.Conv2d(3, 96, 4, 4), ChannelNorm(96)], 96
+    for width, block_count in ((96, 3), (192, 3), (384, 9), (768, 3)):
+        if width != in_channels:
+            layers += [ChannelNorm(in_channels), nn.Conv2d(in_channels, width, 2, 2)]
+        layers += [ConvNextBlock(width) for _ in range(block_count)]
+        in_channels = width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(768), nn.Linear(768, 1000)).to(BF16), random_images(batch)
 
 
@@ -74,12 +74,12 @@ class InvertedBottleneck(nn.Module):
 
 
 def efficientnet_b0(batch=128):
-    layers, inputs = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.SiLU()], 32
-    for outputs, count, kernel, stride, expansion in ((16, 1, 3, 1, 1), (24, 2, 3, 2, 6), (40, 2, 5, 2, 6), (80, 3, 3, 2, 6), (112, 3, 5, 1, 6),
+    layers, in_channels = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.SiLU()], 32
+    for out_channels, block_count, kernel_size, stride, expansion in ((16, 1, 3, 1, 1), (24, 2, 3, 2, 6), (40, 2, 5, 2, 6), (80, 3, 3, 2, 6), (112, 3, 5, 1, 6),
                                                   (192, 4, 5, 2, 6), (320, 1, 3, 1, 6)):
-        for number in range(count):
-            layers.append(InvertedBottleneck(inputs, outputs, kernel, stride if number == 0 else 1, expansion))
-            inputs = outputs
+        for block_index in range(block_count):
+            layers.append(InvertedBottleneck(in_channels, out_channels, kernel_size, stride if block_index == 0 else 1, expansion))
+            in_channels = out_channels
     layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
                nn.Linear(1280, 1000)]
     return nn.Sequential(*layers).to(BF16), random_images(batch)
@@ -92,36 +92,36 @@ class UNet(nn.Module):
         super().__init__()
         self.time = nn.Sequential(nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, 4 * width))
         self.width, self.first = width, nn.Conv2d(channels, width, 3, padding=1)
-        widths, inputs, skip_widths = [width * f for f in width_factors], width, [width]
+        widths, in_channels, skip_widths = [width * f for f in width_factors], width, [width]
         self.down, self.up = nn.ModuleList(), nn.ModuleList()
-        for level, w in enumerate(widths):
+        for level, level_width in enumerate(widths):
             for _ in range(2):
-                self.down.append(ResidualBlock(inputs, w, 4 * width, has_attention=level >= 2))
-                inputs = w
-                skip_widths.append(w)
+                self.down.append(ResidualBlock(in_channels, level_width, 4 * width, has_attention=level >= 2))
+                in_channels = level_width
+                skip_widths.append(level_width)
             if level + 1 < len(widths):
-                self.down.append(nn.Conv2d(w, w, 3, 2, 1))
-                skip_widths.append(w)
-        self.middle = ResidualBlock(inputs, inputs, 4 * width, has_attention=True)
-        for level, w in reversed(list(enumerate(widths))):
-            for number in range(3):
-                self.up.append(ResidualBlock(inputs + skip_widths.pop(), w, 4 * width, has_attention=level >= 2))
-                inputs = w
+                self.down.append(nn.Conv2d(level_width, level_width, 3, 2, 1))
+                skip_widths.append(level_width)
+        self.middle = ResidualBlock(in_channels, in_channels, 4 * width, has_attention=True)
+        for level, level_width in reversed(list(enumerate(widths))):
+            for _ in range(3):
+                self.up.append(ResidualBlock(in_channels + skip_widths.pop(), level_width, 4 * width, has_attention=level >= 2))
+                in_channels = level_width
             if level:
-                self.up.append(nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(w, w, 3, padding=1)))
-        self.last = nn.Sequential(nn.GroupNorm(32, inputs), nn.SiLU(), nn.Conv2d(inputs, channels, 3, padding=1))
+                self.up.append(nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(level_width, level_width, 3, padding=1)))
+        self.last = nn.Sequential(nn.GroupNorm(32, in_channels), nn.SiLU(), nn.Conv2d(in_channels, channels, 3, padding=1))
 
     def forward(self, x, noise, step):
         phase = step[:, None] * torch.exp(-torch.arange(self.width // 2, device=x.device) / (self.width // 2) * 9.2)
-        time = self.time(torch.cat([phase.sin(), phase.cos()], 1).to(x.dtype))
+        time_embedding = self.time(torch.cat([phase.sin(), phase.cos()], 1).to(x.dtype))
         h = self.first(x)
         skips = [h]
         for layer in self.down:
-            h = layer(h, time) if isinstance(layer, ResidualBlock) else layer(h)
+            h = layer(h, time_embedding) if isinstance(layer, ResidualBlock) else layer(h)
             skips.append(h)
-        h = self.middle(h, time)
+        h = self.middle(h, time_embedding)
         for layer in self.up:
-            h = layer(torch.cat([h, skips.pop()], 1), time) if isinstance(layer, ResidualBlock) else layer(h)
+            h = layer(torch.cat([h, skips.pop()], 1), time_embedding) if isinstance(layer, ResidualBlock) else layer(h)
         return F.mse_loss(self.last(h).float(), noise.float())
 
 
@@ -248,10 +248,10 @@ class MixtureOfExperts(nn.Module):
         self.up, self.down = nn.Parameter(torch.randn(expert_count, width, hidden_width) * 0.02), nn.Parameter(torch.randn(expert_count, hidden_width, width) * 0.02)
 
     def forward(self, x):
-        flat = x.flatten(0, 1)
-        weight, chosen = self.route(flat).softmax(-1).t().topk(2 * flat.shape[0] // self.up.shape[0], -1)
-        y = torch.bmm(F.silu(torch.bmm(flat[chosen], self.up)), self.down) * weight[..., None]
-        return torch.zeros_like(flat).index_add(0, chosen.flatten(), y.flatten(0, 1)).view_as(x)
+        tokens = x.flatten(0, 1)
+        token_weights, token_indices = self.route(tokens).softmax(-1).t().topk(2 * tokens.shape[0] // self.up.shape[0], -1)
+        y = torch.bmm(F.silu(torch.bmm(tokens[token_indices], self.up)), self.down) * token_weights[..., None]
+        return torch.zeros_like(tokens).index_add(0, token_indices.flatten(), y.flatten(0, 1)).view_as(x)
 
 
 class LlamaBlock(nn.Module):

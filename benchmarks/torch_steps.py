@@ -22,7 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "python"), str(HERE)]
-WARM_UP, STEPS = 4, 20
+WARM_UP_STEPS, TIMED_STEPS = 4, 20
 TITLES = {"resnet50": "ResNet-50", "gpt2_medium": "GPT-2 medium", "vit_b16": "ViT-B/16", "vgg16": "VGG-16", "convnext_tiny": "ConvNeXt-T",
           "efficientnet_b0": "EfficientNet-B0", "unet": "U-Net", "bert_large": "BERT large", "llama_1b": "Llama 1B", "mixture": "mixture of experts",
           "regnet_to_bf16": "RegNet", "llama_lora": "Llama 1B with LoRA", "alexnet_1024": "AlexNet", "mobilenet_v3_512": "MobileNetV3",
@@ -65,10 +65,10 @@ def main():
     if options.one:
         return run_child_process(options.names[0], options)
     if options.do == "predict":
-        lines = []
-        for name in options.names:
-            lines.append(predict_network(name, options)[0])
-            write_entries(options.out, lines)
+        entries = []
+        for network in options.names:
+            entries.append(predict_network(network, options)[0])
+            write_entries(options.out, entries)
         return 0
     if options.do == "table":
         print("\n".join(table_of_errors(read_entries(options.out), read_entries(options.predicted))))
@@ -83,18 +83,18 @@ def read_entries(path):
 def table_of_errors(measured_entries, predicted_entries):
     """[lines of a Markdown table] with measured values and the errors in % of two predictions: that of `predicted_entries`, by the rates of the
     machine file and a launch cost of launches.KERNEL_NS on the CPU, and that of `measured_entries`, by operators that were measured."""
-    by_rates = {line["network"]: line["predicted"] for line in predicted_entries}
+    rates_prediction_of_network = {entry["network"]: entry["predicted"] for entry in predicted_entries}
     rows = ["| | peak, GiB | `--machine` | `--measure` | step, ms | `--machine` | `--measure` |", "|---|---:|---:|---:|---:|---:|---:|"]
-    for line in measured_entries:
-        measured, predicted = line["measured"], by_rates[line["network"]]
+    for entry in measured_entries:
+        figures, rates_prediction = entry["measured"], rates_prediction_of_network[entry["network"]]
         # Predictions without kernel_ns are of an older method.
-        by_operators = line["predicted"] if "kernel_ns" in line["predicted"] else {}
-        step, library = measured["step_ns"], measured["library_bytes"]
-        peak = measured["peak_bytes"] - (measured["base_bytes"] - measured["given_bytes"] if "given_bytes" in measured else 0)
-        cells = [f"{peak / 2**30:.2f}", error_text(predicted, "peak_bytes", peak, library), error_text(by_operators, "peak_with_workspaces_bytes", peak, library),
-                 f"{step / 1e6:.1f}", error_text(predicted, "step_launched_ns", step),
-                 error_text(by_operators, "step_measured_launched_ns", step)]
-        rows.append(f"| {TITLES[line['network']]} | {' | '.join(cells)} |")
+        operators_prediction = entry["predicted"] if "kernel_ns" in entry["predicted"] else {}
+        step_ns, library_bytes = figures["step_ns"], figures["library_bytes"]
+        peak_bytes = figures["peak_bytes"] - (figures["base_bytes"] - figures["given_bytes"] if "given_bytes" in figures else 0)
+        cells = [f"{peak_bytes / 2**30:.2f}", error_text(rates_prediction, "peak_bytes", peak_bytes, library_bytes), error_text(operators_prediction, "peak_with_workspaces_bytes", peak_bytes, library_bytes),
+                 f"{step_ns / 1e6:.1f}", error_text(rates_prediction, "step_launched_ns", step_ns),
+                 error_text(operators_prediction, "step_measured_launched_ns", step_ns)]
+        rows.append(f"| {TITLES[entry['network']]} | {' | '.join(cells)} |")
     return rows
 
 
@@ -112,49 +112,49 @@ def write_entries(path, entries):
 
 def measure_all(options):
     """Starts a process for each network, waits until all have compiled, and lets one after the other measure."""
-    predictions = {}
+    prediction_of_network = {}
     if options.predicted:
-        predictions = {line["network"]: line["predicted"] for line in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
-    lines = {line["network"]: line for line in read_entries(options.out)} if Path(options.out).exists() else {}
-    kept = set(lines)
-    running = {name: start_process(name, name in kept, options) for name in options.names}
-    ready = wait_until_compiled(running, options.compile_within)
-    for turn in ("steps", "operators"):
-        for name in ready if turn == "operators" else [name for name in ready if name not in kept]:
-            found = request_measurement(running[name])
-            if found is None:
-                print(f"{name}: no {turn}: exit code {running[name].wait()}", flush=True)
+        prediction_of_network = {entry["network"]: entry["predicted"] for entry in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
+    entry_of_network = {entry["network"]: entry for entry in read_entries(options.out)} if Path(options.out).exists() else {}
+    already_measured = set(entry_of_network)
+    process_of_network = {network: start_process(network, network in already_measured, options) for network in options.names}
+    compiled_networks = wait_until_compiled(process_of_network, options.compile_within)
+    for steps_or_operators in ("steps", "operators"):
+        for network in compiled_networks if steps_or_operators == "operators" else [network for network in compiled_networks if network not in already_measured]:
+            answer = request_measurement(process_of_network[network])
+            if answer is None:
+                print(f"{network}: no {steps_or_operators}: exit code {process_of_network[network].wait()}", flush=True)
                 continue
-            lines[name] = lines.get(name, {}) | found
-            lines[name]["predicted"] = predictions.get(name, lines[name].get("predicted", {})) | found.get("by_measured", {})
-            write_entries(options.out, [{key: value for key, value in line.items() if key != "by_measured"} for line in lines.values()])
-            print(result_text(lines[name], turn), flush=True)
-        ready = [name for name in ready if name in lines]
-    return 0 if lines.keys() >= set(options.names) else 1
+            entry_of_network[network] = entry_of_network.get(network, {}) | answer
+            entry_of_network[network]["predicted"] = prediction_of_network.get(network, entry_of_network[network].get("predicted", {})) | answer.get("by_measured", {})
+            write_entries(options.out, [{key: value for key, value in entry.items() if key != "by_measured"} for entry in entry_of_network.values()])
+            print(result_text(entry_of_network[network], steps_or_operators), flush=True)
+        compiled_networks = [network for network in compiled_networks if network in entry_of_network]
+    return 0 if entry_of_network.keys() >= set(options.names) else 1
 
 
 def start_process(network, has_measured_steps, options):
     command = [sys.executable, __file__, "measure", "--one", "operators" if has_measured_steps else "both", "--only", network, "--out", options.out, "--machine", options.machine]
-    errors = open(Path(options.details, f"{network}.err") if options.details else os.devnull, "w", encoding="utf-8")
-    settings = {"TORCHINDUCTOR_COMPILE_THREADS": "2"} | ({"TORCHINDUCTOR_CACHE_DIR": f"{options.details}/{network}.inductor"} if options.details else {})
+    error_stream = open(Path(options.details, f"{network}.err") if options.details else os.devnull, "w", encoding="utf-8")
+    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "2"} | ({"TORCHINDUCTOR_CACHE_DIR": f"{options.details}/{network}.inductor"} if options.details else {})
     return subprocess.Popen(command + (["--details", options.details] if options.details else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=errors, text=True, env=os.environ | settings)
+                            stderr=error_stream, text=True, env=os.environ | environment)
 
 
 def wait_until_compiled(processes, max_seconds):
     """Returns the networks whose processes reported in time that they had compiled, in order. Kills the others."""
-    waiting, ready, end = selectors.DefaultSelector(), [], time.monotonic() + max_seconds
-    for name, process in processes.items():
-        waiting.register(process.stdout, selectors.EVENT_READ, name)
-    while waiting.get_map() and time.monotonic() < end:
-        for key, _ in waiting.select(timeout=1):
-            waiting.unregister(key.fileobj)
-            said = processes[key.data].stdout.readline().strip()
-            print(f"{key.data}: {said or 'failed'} {max_seconds - (end - time.monotonic()):.0f} s", flush=True)
-            ready += [key.data] if said else []
-    for name in set(processes) - set(ready):
-        processes[name].kill()
-    return [name for name in processes if name in ready]
+    selector, compiled_networks, end_time = selectors.DefaultSelector(), [], time.monotonic() + max_seconds
+    for network, process in processes.items():
+        selector.register(process.stdout, selectors.EVENT_READ, network)
+    while selector.get_map() and time.monotonic() < end_time:
+        for key, _ in selector.select(timeout=1):
+            selector.unregister(key.fileobj)
+            message = processes[key.data].stdout.readline().strip()
+            print(f"{key.data}: {message or 'failed'} {max_seconds - (end_time - time.monotonic()):.0f} s", flush=True)
+            compiled_networks += [key.data] if message else []
+    for network in set(processes) - set(compiled_networks):
+        processes[network].kill()
+    return [network for network in processes if network in compiled_networks]
 
 
 def request_measurement(process):
@@ -169,11 +169,11 @@ def request_measurement(process):
 
 def result_text(entry, steps_or_operators):
     predicted, measured = entry["predicted"], entry["measured"]
-    peak, step_ns = measured["peak_bytes"], measured["step_ns"]
+    peak_bytes, step_ns = measured["peak_bytes"], measured["step_ns"]
     if steps_or_operators == "operators":
-        return (f"{entry['network']:16} by measured operators: peak {error_text(predicted, 'peak_with_workspaces_bytes', peak, measured['library_bytes'])}, "
+        return (f"{entry['network']:16} by measured operators: peak {error_text(predicted, 'peak_with_workspaces_bytes', peak_bytes, measured['library_bytes'])}, "
                 f"step {error_text(predicted, 'step_by_measured_ns', step_ns)}, launched {error_text(predicted, 'step_measured_launched_ns', step_ns)}")
-    return (f"{entry['network']:16} peak {peak / 2**30:6.2f} GiB, told {error_text(predicted, 'peak_bytes', peak, measured['library_bytes'])}; saved "
+    return (f"{entry['network']:16} peak {peak_bytes / 2**30:6.2f} GiB, told {error_text(predicted, 'peak_bytes', peak_bytes, measured['library_bytes'])}; saved "
             f"{measured['saved_bytes'] / 2**30:6.2f}, told {error_text(predicted, 'saved_bytes', measured['saved_bytes'])}; step {step_ns / 1e6:7.2f} ms, told "
             f"{error_text(predicted, 'step_by_rates_ns', step_ns)}; the CPU took {measured['host_ns'] / 1e6:.2f} ms; kernels {measured['kernels']}, told {predicted.get('kernels', '?')}, "
             f"busy {sum(measured['kernel_ns'].values()) / 1e6:.2f} ms")
@@ -184,21 +184,21 @@ def result_text(entry, steps_or_operators):
 def run_child_process(network, options):
     """The process of one network: compiles, reports that, and waits for its turn before each measurement."""
     from umbench.torch import measuring
-    out = sys.stdout
+    answer_stream = sys.stdout
     sys.stdout = sys.stderr  # output of libraries must not mix with the answers
     compiled = CompiledNetwork(network, options) if options.one == "both" else None
-    converted, times = predict_network(network, options)[1], measuring.OperatorTimes()
-    times.compile_kernels(converted)
-    send_and_await_turn(out, "compiled")
+    converted, operator_times = predict_network(network, options)[1], measuring.OperatorTimes()
+    operator_times.compile_kernels(converted)
+    send_and_await_turn(answer_stream, "compiled")
     if compiled:
-        send_and_await_turn(out, json.dumps(compiled.measure_steps()))
-    send_and_await_turn(out, json.dumps({"by_measured": predict_by_measured_operators(converted, times, options)}))
+        send_and_await_turn(answer_stream, json.dumps(compiled.measure_steps()))
+    send_and_await_turn(answer_stream, json.dumps({"by_measured": predict_by_measured_operators(converted, operator_times, options)}))
     return 0
 
 
-def send_and_await_turn(stream, line):
+def send_and_await_turn(stream, text):
     """Writes a line and waits until the parent writes one."""
-    stream.write(line + "\n")
+    stream.write(text + "\n")
     stream.flush()
     sys.stdin.readline()
 
@@ -221,16 +221,16 @@ def predict_network(network, options):
     return {"schema": 1, "kind": "torch_step", "network": network, "torch": torch.__version__, "machine": options.machine, "predicted": predicted}, converted
 
 
-def predict_by_measured_operators(converted, times, options):
+def predict_by_measured_operators(converted, operator_times, options):
     """The predictions from times of operators that were measured one by one."""
     from umbench.torch import convert, launches, liveness, measuring
-    measuring.measure_durations(converted, times)
+    measuring.measure_durations(converted, operator_times)
     ops = converted.document["ops"]
     if options.details:
         name = converted.document["name"]
         Path(options.details, f"{name}.measured.json").write_text(convert.document_text(converted.document), encoding="utf-8")
-        counts = {op["name"]: [launches.relative_launch_cost(converted, op["name"]), converted.launches.get(op["name"], 1), op["name"] in converted.generated] for op in ops}
-        Path(options.details, f"{name}.host.json").write_text(json.dumps(counts), encoding="utf-8")
+        launch_facts = {op["name"]: [launches.relative_launch_cost(converted, op["name"]), converted.launches.get(op["name"], 1), op["name"] in converted.generated] for op in ops}
+        Path(options.details, f"{name}.host.json").write_text(json.dumps(launch_facts), encoding="utf-8")
     predicted = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_and_operator_of(converted.document)[0],
             "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in converted.alone)}
     launching_ns = launches.add_launch_waits(converted)
@@ -252,12 +252,12 @@ class CompiledNetwork:
     def warm_up(self):
         """Compiles. Tries again if memory is short, since other networks compile at the same time."""
         import torch
-        end = time.monotonic() + self.options.compile_within
+        end_time = time.monotonic() + self.options.compile_within
         while True:
             try:
                 return [self.run_step() for _ in range(2)]
             except torch.OutOfMemoryError:
-                if time.monotonic() > end:
+                if time.monotonic() > end_time:
                     raise
             finally:
                 self.free_unneeded_memory()
@@ -270,17 +270,17 @@ class CompiledNetwork:
         self.model.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        before, since = torch.cuda.memory_allocated(), time.perf_counter_ns()
-        begin.record()
+        begin_event, end_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        bytes_before, begin_ns = torch.cuda.memory_allocated(), time.perf_counter_ns()
+        begin_event.record()
         loss = self.loss_of(*self.inputs)
-        saved, forward = torch.cuda.memory_allocated() - before, time.perf_counter_ns() - since
+        saved_bytes, forward_ns = torch.cuda.memory_allocated() - bytes_before, time.perf_counter_ns() - begin_ns
         loss.backward()
-        end.record()
-        host = time.perf_counter_ns() - since
+        end_event.record()
+        host_ns = time.perf_counter_ns() - begin_ns
         torch.cuda.synchronize()
         self.loss = float(loss)
-        return round(begin.elapsed_time(end) * 1e6), host, saved, torch.cuda.max_memory_allocated(), forward
+        return round(begin_event.elapsed_time(end_event) * 1e6), host_ns, saved_bytes, torch.cuda.max_memory_allocated(), forward_ns
 
     def free_unneeded_memory(self):
         """Frees the memory that the network does not need until its next turn."""
@@ -292,17 +292,17 @@ class CompiledNetwork:
     def measure_steps(self):
         """The line of the file for the network, without predictions."""
         import torch
-        samples = [self.run_step() for _ in range(WARM_UP + STEPS)][WARM_UP:]
-        reserved = torch.cuda.max_memory_reserved()
-        kernels, busy = profile_kernels(self.loss_of, self.model, self.inputs, self.name, self.options)
+        steps = [self.run_step() for _ in range(WARM_UP_STEPS + TIMED_STEPS)][WARM_UP_STEPS:]
+        reserved_bytes = torch.cuda.max_memory_reserved()
+        kernel_count, ns_by_kind = profile_kernels(self.loss_of, self.model, self.inputs, self.name, self.options)
         if self.options.details:
             from umbench.torch.bench import gpu_events
-            Path(self.options.details, f"{self.name}.peak.json").write_text(json.dumps(gpu_events.blocks_at_peak(self.run_step), indent=0), encoding="utf-8")
+            Path(self.options.details, f"{self.name}.peak.json").write_text(json.dumps(gpu_events.run_and_list_blocks_at_peak(self.run_step), indent=0), encoding="utf-8")
         self.free_unneeded_memory()
-        library = torch.cuda.memory_allocated() - self.base
-        measured = {"peak_bytes": max(s[3] for s in samples), "saved_bytes": samples[-1][2], "base_bytes": self.base, "library_bytes": library,
-                    "reserved_bytes": reserved, "step_ns": round(statistics.median(s[0] for s in samples)), "samples_ns": [s[0] for s in samples],
-                    "host_ns": round(statistics.median(s[1] for s in samples)), "host_forward_ns": round(statistics.median(s[4] for s in samples)), "kernels": kernels, "kernel_ns": busy, "loss": self.loss}
+        library_bytes = torch.cuda.memory_allocated() - self.base
+        measured = {"peak_bytes": max(step[3] for step in steps), "saved_bytes": steps[-1][2], "base_bytes": self.base, "library_bytes": library_bytes,
+                    "reserved_bytes": reserved_bytes, "step_ns": round(statistics.median(step[0] for step in steps)), "samples_ns": [step[0] for step in steps],
+                    "host_ns": round(statistics.median(step[1] for step in steps)), "host_forward_ns": round(statistics.median(step[4] for step in steps)), "kernels": kernel_count, "kernel_ns": ns_by_kind, "loss": self.loss}
         del self.model, self.inputs, self.loss_of
         torch.cuda.empty_cache()
         return {"schema": 1, "kind": "torch_step", "network": self.name, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
@@ -332,18 +332,18 @@ def profile_kernels(loss_of, model, inputs, network, options):
     """(number of kernels and copies of a step, {"generated", "libraries", "copies": nanoseconds})."""
     import torch
     model.zero_grad(set_to_none=True)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]) as seen:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]) as profile:
         loss_of(*inputs).backward()
         torch.cuda.synchronize()
-    rows = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    kinds = {}
-    for event in rows:
+    gpu_events = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    ns_by_kind = {}
+    for event in gpu_events:
         kind = "generated" if event.name.startswith("triton") else "copies" if event.name.startswith(("Mem", "mem")) else "libraries"
-        kinds[kind] = kinds.get(kind, 0) + round(event.device_time_total * 1000)
+        ns_by_kind[kind] = ns_by_kind.get(kind, 0) + round(event.device_time_total * 1000)
     if options.details:
         Path(options.details).mkdir(parents=True, exist_ok=True)
-        Path(options.details, f"{network}.kernels.txt").write_text("".join(f"{e.time_range.start - rows[0].time_range.start:9.1f} {e.device_time_total:9.1f} {e.name[:160]}\n" for e in rows), encoding="utf-8")
-    return len(rows), kinds
+        Path(options.details, f"{network}.kernels.txt").write_text("".join(f"{e.time_range.start - gpu_events[0].time_range.start:9.1f} {e.device_time_total:9.1f} {e.name[:160]}\n" for e in gpu_events), encoding="utf-8")
+    return len(gpu_events), ns_by_kind
 
 
 if __name__ == "__main__":

@@ -21,13 +21,13 @@ Branches = namedtuple("Branches", "bodies")
 # Each body reads the concatenation of x and all earlier results; the result is that of x and all results.
 Dense = namedtuple("Dense", "bodies")
 
-IMAGE_SIZE, CLASSES = 224, 1000  # pixels along an edge of an image; classes of labels
+IMAGE_SIZE, CLASS_COUNT = 224, 1000  # pixels along an edge of an image; classes of labels
 
 VGG_STAGES = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
 # {network: (blocks in each stage, whether they are bottlenecks)}
 RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet34": ((3, 4, 6, 3), False), "resnet50": ((3, 4, 6, 3), True),
            "resnet101": ((3, 4, 23, 3), True), "resnet152": ((3, 8, 36, 3), True)}
-NAMES = ("alexnet", *VGG_STAGES, *RESNETS, "googlenet", "densenet121", "mobilenet_v2")
+NETWORK_NAMES = ("alexnet", *VGG_STAGES, *RESNETS, "googlenet", "densenet121", "mobilenet_v2")
 # {inception block: its channels in the order of the arguments of _inception()}
 INCEPTIONS = {"3a": (64, 96, 128, 16, 32, 32), "3b": (128, 128, 192, 32, 96, 64), "4a": (192, 96, 208, 16, 48, 64),
               "4b": (160, 112, 224, 24, 64, 64), "4c": (128, 128, 256, 24, 64, 64), "4d": (112, 144, 288, 32, 64, 64),
@@ -36,17 +36,17 @@ INCEPTIONS = {"3a": (64, 96, 128, 16, 32, 32), "3b": (128, 128, 192, 32, 96, 64)
 MOBILENET_STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
-def layers_of(network):
+def layers_of(network_name):
     """The layers of a network in order."""
-    others = {"alexnet": alexnet, "googlenet": googlenet, "densenet121": densenet121, "mobilenet_v2": mobilenet_v2}
-    if network in others:
-        return others[network]()
-    return vgg(VGG_STAGES[network]) if network in VGG_STAGES else resnet(*RESNETS[network])
+    layer_functions = {"alexnet": alexnet, "googlenet": googlenet, "densenet121": densenet121, "mobilenet_v2": mobilenet_v2}
+    if network_name in layer_functions:
+        return layer_functions[network_name]()
+    return vgg(VGG_STAGES[network_name]) if network_name in VGG_STAGES else resnet(*RESNETS[network_name])
 
 
 def classifier(feature_count):
     return [Flatten(), Linear("fc6", feature_count, 4096), Relu(), Linear("fc7", 4096, 4096), Relu(),
-            Linear("fc8", 4096, CLASSES)]
+            Linear("fc8", 4096, CLASS_COUNT)]
 
 
 def alexnet():
@@ -59,10 +59,10 @@ def alexnet():
 
 def vgg(convolutions_per_stage):
     layers, channels = [], 3
-    for stage, (width, depth) in enumerate(zip((64, 128, 256, 512, 512), convolutions_per_stage), start=1):
-        for number in range(1, depth + 1):
-            layers += [Conv(f"conv{stage}_{number}", channels, width, 3, 1, 1), Relu()]
-            channels = width
+    for stage, (out_channels, convolution_count) in enumerate(zip((64, 128, 256, 512, 512), convolutions_per_stage), start=1):
+        for convolution_number in range(1, convolution_count + 1):
+            layers += [Conv(f"conv{stage}_{convolution_number}", channels, out_channels, 3, 1, 1), Relu()]
+            channels = out_channels
         layers.append(Pool(2, 2))
     return layers + classifier(512 * 7 * 7)
 
@@ -87,14 +87,14 @@ def _residual_block(block_name, in_channels, width, out_channels, stride):
 
 def resnet(blocks_per_stage, has_bottlenecks):
     layers, channels = [*_convolution_with_norm("conv1", "bn1", 3, 64, 7, 2), Relu(), Pool(3, 2, 1)], 64
-    for stage, depth in enumerate(blocks_per_stage):
+    for stage, block_count in enumerate(blocks_per_stage):
         width = 64 << stage
-        outputs = 4 * width if has_bottlenecks else width
-        for number in range(depth):
-            stride = 2 if stage > 0 and number == 0 else 1
-            layers.append(_residual_block(f"layer{stage + 1}.{number}", channels, width, outputs, stride))
-            channels = outputs
-    return layers + [GlobalPool(), Flatten(), Linear("fc", channels, CLASSES)]
+        out_channels = 4 * width if has_bottlenecks else width
+        for block_number in range(block_count):
+            stride = 2 if stage > 0 and block_number == 0 else 1
+            layers.append(_residual_block(f"layer{stage + 1}.{block_number}", channels, width, out_channels, stride))
+            channels = out_channels
+    return layers + [GlobalPool(), Flatten(), Linear("fc", channels, CLASS_COUNT)]
 
 
 def _convolution_norm_relu(name, in_channels, out_channels, kernel_size, stride=1):
@@ -117,43 +117,43 @@ def googlenet():
             layers.append(Pool(3 if name == "4a" else 2, 2, 0, True))
         layers.append(_inception(f"inception{name}", channels, *widths))
         channels = widths[0] + widths[2] + widths[4] + widths[5]
-    return layers + [GlobalPool(), Flatten(), Linear("fc", channels, CLASSES)]
+    return layers + [GlobalPool(), Flatten(), Linear("fc", channels, CLASS_COUNT)]
 
 
 def densenet121():
-    layers, channels, growth = [Conv("conv0", 3, 64, 7, 2, 3, False), Norm("norm0", 64), Relu(), Pool(3, 2, 1)], 64, 32
-    for block, depth in enumerate((6, 12, 24, 16), start=1):
-        if block > 1:
-            name = f"transition{block - 1}"
+    layers, channels, channels_per_layer = [Conv("conv0", 3, 64, 7, 2, 3, False), Norm("norm0", 64), Relu(), Pool(3, 2, 1)], 64, 32
+    for block_number, layer_count in enumerate((6, 12, 24, 16), start=1):
+        if block_number > 1:
+            name = f"transition{block_number - 1}"
             layers += [Norm(f"{name}.norm", channels), Relu(), Conv(f"{name}.conv", channels, channels // 2, 1, 1, 0, False),
                        AveragePool(2, 2)]
             channels //= 2
         bodies = []
-        for number in range(1, depth + 1):
-            name = f"denseblock{block}.denselayer{number}"
-            bodies.append((Norm(f"{name}.norm1", channels), Relu(), Conv(f"{name}.conv1", channels, 4 * growth, 1, 1, 0, False),
-                           Norm(f"{name}.norm2", 4 * growth), Relu(), Conv(f"{name}.conv2", 4 * growth, growth, 3, 1, 1, False)))
-            channels += growth
+        for layer_number in range(1, layer_count + 1):
+            name = f"denseblock{block_number}.denselayer{layer_number}"
+            bodies.append((Norm(f"{name}.norm1", channels), Relu(), Conv(f"{name}.conv1", channels, 4 * channels_per_layer, 1, 1, 0, False),
+                           Norm(f"{name}.norm2", 4 * channels_per_layer), Relu(), Conv(f"{name}.conv2", 4 * channels_per_layer, channels_per_layer, 3, 1, 1, False)))
+            channels += channels_per_layer
         layers.append(Dense(tuple(bodies)))
-    return layers + [Norm("norm5", channels), Relu(), GlobalPool(), Flatten(), Linear("classifier", channels, CLASSES)]
+    return layers + [Norm("norm5", channels), Relu(), GlobalPool(), Flatten(), Linear("classifier", channels, CLASS_COUNT)]
 
 
 def mobilenet_v2():
     def convolution_with_norm(name, in_channels, out_channels, kernel_size, stride=1, groups=1):
         return [Conv(f"{name}.conv", in_channels, out_channels, kernel_size, stride, kernel_size // 2, False, groups), Norm(f"{name}.bn", out_channels)]
 
-    layers, channels, number = [*convolution_with_norm("features.0", 3, 32, 3, 2), Relu(True)], 32, 0
-    for expansion, width, blocks, stride in MOBILENET_STAGES:
-        for block in range(blocks):
-            number += 1
-            name, hidden, step = f"features.{number}", channels * expansion, stride if block == 0 else 1
-            widened = [*convolution_with_norm(f"{name}.expand", channels, hidden, 1), Relu(True)] if expansion > 1 else []
-            body = (*widened, *convolution_with_norm(f"{name}.depthwise", hidden, hidden, 3, step, hidden), Relu(True),
-                    *convolution_with_norm(f"{name}.project", hidden, width, 1))
-            layers += [Residual(body, (), False)] if step == 1 and channels == width else body
-            channels = width
-    return layers + [*convolution_with_norm(f"features.{number + 1}", channels, 1280, 1), Relu(True), GlobalPool(), Flatten(),
-                     Linear("classifier", 1280, CLASSES)]
+    layers, channels, feature_number = [*convolution_with_norm("features.0", 3, 32, 3, 2), Relu(True)], 32, 0
+    for expansion, stage_channels, block_count, stride in MOBILENET_STAGES:
+        for block_index in range(block_count):
+            feature_number += 1
+            name, hidden_channels, block_stride = f"features.{feature_number}", channels * expansion, stride if block_index == 0 else 1
+            expanding_layers = [*convolution_with_norm(f"{name}.expand", channels, hidden_channels, 1), Relu(True)] if expansion > 1 else []
+            body = (*expanding_layers, *convolution_with_norm(f"{name}.depthwise", hidden_channels, hidden_channels, 3, block_stride, hidden_channels), Relu(True),
+                    *convolution_with_norm(f"{name}.project", hidden_channels, stage_channels, 1))
+            layers += [Residual(body, (), False)] if block_stride == 1 and channels == stage_channels else body
+            channels = stage_channels
+    return layers + [*convolution_with_norm(f"features.{feature_number + 1}", channels, 1280, 1), Relu(True), GlobalPool(), Flatten(),
+                     Linear("classifier", 1280, CLASS_COUNT)]
 
 
 def inner_layer_lists(layer):
@@ -179,15 +179,15 @@ def parameters_of(layer):
 
 def parameter_extents(layers):
     """{umbench's name: extents} of a list of layers, including those inside blocks."""
-    found = {}
+    extents_of_name = {}
     for layer in layers:
-        for inner in inner_layer_lists(layer):
-            found |= parameter_extents(inner)
-        found |= {name: shape for name, (_, shape) in parameters_of(layer).items()}
-    return found
+        for inner_layers in inner_layer_lists(layer):
+            extents_of_name |= parameter_extents(inner_layers)
+        extents_of_name |= {name: shape for name, (_, shape) in parameters_of(layer).items()}
+    return extents_of_name
 
 
 def gradient_name(parameter_name):
     """The name of a parameter's gradient: 'conv1.dw' for 'conv1.w'."""
-    stem, leaf = parameter_name.rsplit(".", 1)
-    return f"{stem}.d{leaf}"
+    stem, kind = parameter_name.rsplit(".", 1)
+    return f"{stem}.d{kind}"

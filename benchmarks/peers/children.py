@@ -18,13 +18,13 @@ def run_in_child(function, task, max_seconds):
 def run_in_children(function, tasks, max_seconds, processes_at_once):
     """Calls run_in_child() for each task, in batches of `processes_at_once`. `max_seconds` holds for each batch."""
     answers = []
-    for first in range(0, len(tasks), processes_at_once):
-        started = [_start_child(function, task) for task in tasks[first:first + processes_at_once]]
-        end = time.monotonic() + max_seconds
+    for first_index in range(0, len(tasks), processes_at_once):
+        children_and_receivers = [_start_child(function, task) for task in tasks[first_index:first_index + processes_at_once]]
+        end_time = time.monotonic() + max_seconds
         try:
-            answers += [_wait_for_answer(child, max(0.0, end - time.monotonic()), max_seconds) for child in started]
+            answers += [_wait_for_answer(child, max(0.0, end_time - time.monotonic()), max_seconds) for child in children_and_receivers]
         finally:
-            for child, _ in started:
+            for child, _ in children_and_receivers:
                 if child.is_alive():
                     _kill_process_group(child)
     return answers

@@ -15,9 +15,9 @@ KINDS = {nets.Conv: "convolution", nets.Norm: "normalisation", nets.Linear: "lin
 
 def floor_ns(engine_entry, measured_rates, precision):
     """The floor of one operator in nanoseconds. `engine_entry` is an entry of a record's `engines`."""
-    arithmetic = engine_entry["flops"] / measured_rates["matrix_flops_per_s"][precision]
-    traffic = engine_entry["bytes"] / measured_rates["copy_bytes_per_s"]
-    return 1e9 * max(arithmetic, traffic)
+    arithmetic_s = engine_entry["flops"] / measured_rates["matrix_flops_per_s"][precision]
+    traffic_s = engine_entry["bytes"] / measured_rates["copy_bytes_per_s"]
+    return 1e9 * max(arithmetic_s, traffic_s)
 
 
 def floor_of_step(engine_entries, measured_rates, precision):
@@ -41,14 +41,14 @@ def largest_gaps(engine_entries, measured_rates, precision, max_count=MAX_GAPS):
 
 def gaps_by_kind(engine_entries, measured_rates, precision, network):
     """[{kind, operators (their number), time_ms, floor_ms}] of whole kinds of operators, largest gap first."""
-    kinds_of_layers, rows = kinds_by_layer_name(nets.layers_of(network)), {}
-    for engine in engine_entries:
-        kind = kind_of_operator(engine["op"], kinds_of_layers)
-        row = rows.setdefault(kind, {"kind": kind, "operators": set(), "time_ms": 0.0, "floor_ms": 0.0})
-        row["operators"].add(_without_slice_suffix(engine["op"]))
-        row["time_ms"] += engine["time_ns"] / 1e6
-        row["floor_ms"] += floor_ns(engine, measured_rates, precision) / 1e6
-    return sorted(({**row, "operators": len(row["operators"])} for row in rows.values()), key=_negative_gap_ms)
+    kinds_of_layers, row_of_kind = kinds_by_layer_name(nets.layers_of(network)), {}
+    for engine_entry in engine_entries:
+        kind = kind_of_operator(engine_entry["op"], kinds_of_layers)
+        row = row_of_kind.setdefault(kind, {"kind": kind, "operators": set(), "time_ms": 0.0, "floor_ms": 0.0})
+        row["operators"].add(_without_slice_suffix(engine_entry["op"]))
+        row["time_ms"] += engine_entry["time_ns"] / 1e6
+        row["floor_ms"] += floor_ns(engine_entry, measured_rates, precision) / 1e6
+    return sorted(({**row, "operators": len(row["operators"])} for row in row_of_kind.values()), key=_negative_gap_ms)
 
 
 def _without_slice_suffix(op_name):
@@ -61,13 +61,13 @@ def _negative_gap_ms(row):
 
 def kinds_by_layer_name(layers):
     """{name of a layer that has parameters: its kind}."""
-    found = {}
+    kind_of_name = {}
     for layer in layers:
-        for inner in nets.inner_layer_lists(layer):
-            found |= kinds_by_layer_name(inner)
+        for inner_layers in nets.inner_layer_lists(layer):
+            kind_of_name |= kinds_by_layer_name(inner_layers)
         if type(layer) in KINDS:
-            found[layer.name] = KINDS[type(layer)]
-    return found
+            kind_of_name[layer.name] = KINDS[type(layer)]
+    return kind_of_name
 
 
 def kind_of_operator(op_name, kinds_of_layers):
@@ -76,8 +76,8 @@ def kind_of_operator(op_name, kinds_of_layers):
     op_name = _without_slice_suffix(op_name)
     if op_name.endswith(".bf16"):
         return "cast"
-    stem, _, task = op_name.partition(".backward")
-    role = f".backward{task}" if task or op_name.endswith(".backward") else ""
-    stem, again, _ = stem.partition(".again")
-    own_name = re.sub(r"\d+(_\d+)?$", "", stem.rsplit(".", 1)[-1])
-    return kinds_of_layers.get(stem, own_name or "other") + again + role
+    layer_name, _, pass_operation = op_name.partition(".backward")
+    pass_suffix = f".backward{pass_operation}" if pass_operation or op_name.endswith(".backward") else ""
+    layer_name, again_suffix, _ = layer_name.partition(".again")
+    own_name = re.sub(r"\d+(_\d+)?$", "", layer_name.rsplit(".", 1)[-1])
+    return kinds_of_layers.get(layer_name, own_name or "other") + again_suffix + pass_suffix

@@ -65,8 +65,8 @@ def parse_arguments(argv):
                         "as well (fp64 for fp32; fp32 without TF32 for tf32 and bf16)")
     parser.add_argument("--list", action="store_true", help="print the rows and stop")
     args = parser.parse_args(argv)
-    counts = [args.samples, args.warmup, *(n for n in (args.check_batch, args.compile_jobs) if n is not None)]
-    if min(counts) < 1:
+    given_counts = [args.samples, args.warmup, *(n for n in (args.check_batch, args.compile_jobs) if n is not None)]
+    if min(given_counts) < 1:
         parser.error("--samples, --warmup, --check-batch and --compile-jobs must be at least 1")
     if min(s for s in (args.deadline, args.stop_after) if s is not None) <= 0:
         parser.error("--deadline and --stop-after must be above 0")
@@ -84,7 +84,7 @@ def parse_arguments(argv):
 
 
 def main(argv=None):
-    began = time.monotonic()
+    begin_s = time.monotonic()
     args = parse_arguments(argv)
     if args.list:
         print("\n".join(f"{r.key}:fusion={r.fusion},workspace={r.workspace},slices={r.slices}{r.memory_order and ',order=' + r.memory_order}"
@@ -94,36 +94,36 @@ def main(argv=None):
     if not binary:
         sys.exit(f"error: --umbench: {args.umbench} is no program; build it (cmake --preset cuda) or name it")
     torch_steps = import_torch_steps()
-    card, why = children.run_in_child(torch_steps.measure_gpu_rates, {"copy_bytes": 4 << 30, "matrix_size": 8192}, args.deadline)
-    if not card:
-        sys.exit(f"error: PyTorch cannot use the GPU: {why}")
-    out = Path(args.out or ROOT / "results/peers" / f"pytorch_{gpu_file_name(card['gpu'])}.jsonl")
-    held = peer_files.read(out) if args.resume and out.exists() else []
-    done = {peer_files.key_of(row) for row in held if peer_files.is_complete(row)}
-    wanted = [row for row in args.rows if row.key not in done]
+    gpu_facts, reason = children.run_in_child(torch_steps.measure_gpu_rates, {"copy_bytes": 4 << 30, "matrix_size": 8192}, args.deadline)
+    if not gpu_facts:
+        sys.exit(f"error: PyTorch cannot use the GPU: {reason}")
+    out_file = Path(args.out or ROOT / "results/peers" / f"pytorch_{gpu_file_name(gpu_facts['gpu'])}.jsonl")
+    earlier_entries = peer_files.read(out_file) if args.resume and out_file.exists() else []
+    complete_keys = {peer_files.key_of(row) for row in earlier_entries if peer_files.is_complete(row)}
+    missing_rows = [row for row in args.rows if row.key not in complete_keys]
     for row in args.rows:
-        if row.key in done:
-            print_progress(f"{row.key}: in {out} already")
+        if row.key in complete_keys:
+            print_progress(f"{row.key}: in {out_file} already")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # children are stopped on the way out
     if args.compile_jobs and "compile" in args.ways:
-        compile_beforehand(wanted, torch_steps, args)
-    missing = 0
-    for number, row in enumerate(wanted):
-        if args.stop_after and time.monotonic() - began > args.stop_after:
-            print_progress(f"not begun within {args.stop_after:g} s: {', '.join(r.key for r in wanted[number:])}")
+        compile_beforehand(missing_rows, torch_steps, args)
+    incomplete_count = 0
+    for row_index, row in enumerate(missing_rows):
+        if args.stop_after and time.monotonic() - begin_s > args.stop_after:
+            print_progress(f"not begun within {args.stop_after:g} s: {', '.join(r.key for r in missing_rows[row_index:])}")
             return 1
-        line = measure_row(row, binary, torch_steps, card, args)
-        append_entry(out, line)
-        print_progress(summary_text(line))
-        missing += not peer_files.is_complete(line)
-    return 1 if missing else 0
+        entry = measure_row(row, binary, torch_steps, gpu_facts, args)
+        append_entry(out_file, entry)
+        print_progress(summary_text(entry))
+        incomplete_count += not peer_files.is_complete(entry)
+    return 1 if incomplete_count else 0
 
 
 def compile_beforehand(rows_to_measure, torch_steps, args):
     tasks = [pytorch_task(row, order, ["compile"], args) for row in rows_to_measure for order in memory_orders_of(row, args)]
-    for task, (_, why) in zip(tasks, children.run_in_children(torch_steps.fill_compiler_cache, tasks, args.deadline, args.compile_jobs)):
-        if why:
-            print_progress(f"{task['network']}/{task['batch']}/{task['precision']}: not compiled beforehand: {why}")
+    for task, (_, reason) in zip(tasks, children.run_in_children(torch_steps.fill_compiler_cache, tasks, args.deadline, args.compile_jobs)):
+        if reason:
+            print_progress(f"{task['network']}/{task['batch']}/{task['precision']}: not compiled beforehand: {reason}")
 
 
 def import_torch_steps():
@@ -146,9 +146,9 @@ def print_progress(text):
 @contextlib.contextmanager
 def printing_duration(row, part_name):
     """A context that prints how long a part of a row took, since a row can take minutes."""
-    began = time.monotonic()
+    begin_s = time.monotonic()
     yield
-    print_progress(f"{row.key}: {part_name}: {time.monotonic() - began:.0f} s")
+    print_progress(f"{row.key}: {part_name}: {time.monotonic() - begin_s:.0f} s")
 
 
 def append_entry(path, entry):
@@ -167,19 +167,19 @@ def append_entry(path, entry):
 
 def measure_row(row, umbench_path, torch_steps, gpu_facts, args):
     """Measures a row and returns its line. A missing value is null or has its reason, so that a failure does not prevent the other rows."""
-    line = entry_without_results(row, gpu_facts)
+    entry = entry_without_results(row, gpu_facts)
     try:
         with tempfile.TemporaryDirectory() as values_folder:
             with printing_duration(row, "umbench"):
-                add_umbench_results(line, row, umbench_path, None if args.no_gradients else values_folder, args)
-            line["modes"] = measure_pytorch(row, torch_steps, args)
+                add_umbench_results(entry, row, umbench_path, None if args.no_gradients else values_folder, args)
+            entry["modes"] = measure_pytorch(row, torch_steps, args)
             if not args.no_gradients:
                 with printing_duration(row, "gradients"):
-                    line["gradients"] = compare_gradients(row, umbench_path, torch_steps, values_folder, args)
+                    entry["gradients"] = compare_gradients(row, umbench_path, torch_steps, values_folder, args)
     except Exception as error:  # for instance a full disk, or a record of another version of umbench
         failure = {"reason": f"{type(error).__name__}: {error}"}
-        line |= {"umbench": line["umbench"] or failure, "gradients": line["gradients"] or failure}
-    return line | peer_files.times_peaks_and_ratios(line)
+        entry |= {"umbench": entry["umbench"] or failure, "gradients": entry["gradients"] or failure}
+    return entry | peer_files.times_peaks_and_ratios(entry)
 
 
 def entry_without_results(row, gpu_facts):
@@ -194,8 +194,8 @@ def entry_without_results(row, gpu_facts):
 
 def add_umbench_results(entry, row, umbench_path, values_folder, args):
     try:
-        export = values_folder if args.check_batch in (None, row.batch) else None
-        environment, record = umbench_runs.run_row(umbench_path, row, args.warmup + args.samples, args.deadline, export)
+        folder_for_values = values_folder if args.check_batch in (None, row.batch) else None
+        environment, record = umbench_runs.run_row(umbench_path, row, args.warmup + args.samples, args.deadline, folder_for_values)
     except (umbench_runs.UmbenchFailed, load.BadInput) as error:
         entry["umbench"] = {"reason": str(error)}
         return
@@ -219,19 +219,19 @@ def pytorch_task(row, memory_order, ways, args):
 
 def measure_pytorch(row, torch_steps, args):
     """Time and peak of every way of running PyTorch, or the reason why there are none."""
-    modes = []
-    for order in memory_orders_of(row, args):
+    results_of_modes = []
+    for memory_order in memory_orders_of(row, args):
         for ways in groups_of_ways(args):
             with printing_duration(row, f"PyTorch {', '.join(ways)}"):
-                found, why = children.run_in_child(torch_steps.time_ways, pytorch_task(row, order, ways, args), args.deadline)
-            found = found or {way: {"reason": why} for way in ways}
-            modes += [{"way": way, "memory_order": order, **result} for way, result in found.items()]
-    return modes
+                result_of_way, reason = children.run_in_child(torch_steps.time_ways, pytorch_task(row, memory_order, ways, args), args.deadline)
+            result_of_way = result_of_way or {way: {"reason": reason} for way in ways}
+            results_of_modes += [{"way": way, "memory_order": memory_order, **result} for way, result in result_of_way.items()]
+    return results_of_modes
 
 
 def groups_of_ways(args):
-    wanted = {*args.ways, *(f"{way}_graph" for way in args.ways if way == "compile")}
-    return [ways for ways in ([way for way in group if way in wanted] for group in WAYS_OF_PROCESSES) if ways]
+    wanted_ways = {*args.ways, *(f"{way}_graph" for way in args.ways if way == "compile")}
+    return [ways for ways in ([way for way in group if way in wanted_ways] for group in WAYS_OF_PROCESSES) if ways]
 
 
 def compare_gradients(row, umbench_path, torch_steps, values_folder, args):
@@ -246,8 +246,8 @@ def compare_gradients(row, umbench_path, torch_steps, values_folder, args):
     reference = args.reference or ("fp64" if row.precision == "fp32" else "fp32")
     task = {"network": row.network, "batch": batch, "precision": row.precision, "order": STANDARD_ORDER[row.precision],
             "values": values_folder, "reference": None if reference == "none" else reference}
-    found, why = children.run_in_child(torch_steps.compare_gradients, task, args.deadline)
-    return found or {"reason": why}
+    comparison, reason = children.run_in_child(torch_steps.compare_gradients, task, args.deadline)
+    return comparison or {"reason": reason}
 
 
 def summary_text(entry):

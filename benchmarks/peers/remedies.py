@@ -24,7 +24,7 @@ from umbench import load  # noqa: E402
 
 CASES = (("vgg16", 256, "bf16"), ("resnet50", 128, "bf16"), ("vgg16", 256, "tf32"), ("resnet50", 128, "tf32"))
 REMEDIES = ("compile 0.5", "checkpoint", "save_on_cpu", "compile 0.2", "compile 0.8", "compile 1.0")
-SEGMENTS = 4
+CHECKPOINT_SEGMENTS = 4
 FIELDS = ("network", "batch", "precision", "remedy")
 
 
@@ -36,7 +36,7 @@ def time_remedy(task):
     torch.backends.cudnn.benchmark = True
     step = torch_steps.Step(task["network"], task["batch"], task["precision"], "nhwc")
     remedy, _, share = task["remedy"].partition(" ")
-    context = contextlib.nullcontext
+    make_context = contextlib.nullcontext
     if remedy == "compile":
         import torch._functorch.config  # noqa: PLC0415: no attribute of torch until it is imported
 
@@ -50,25 +50,25 @@ def time_remedy(task):
             if hasattr(layer, "inplace"):
                 layer.inplace = False
         step.loss_of = lambda data, labels: torch.nn.functional.cross_entropy(
-            checkpoint_sequential(model, SEGMENTS, data, use_reentrant=False), labels)
+            checkpoint_sequential(model, CHECKPOINT_SEGMENTS, data, use_reentrant=False), labels)
     else:
-        context = lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)  # noqa: E731
+        make_context = lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)  # noqa: E731
 
-    def call():
-        with context():
+    def run_step():
+        with make_context():
             step()
 
     for _ in range(task["warmup"]):
-        call()
+        run_step()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    found = torch_steps.measure_calls(call, task["samples"])
-    return found | {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    figures = torch_steps.measure_calls(run_step, task["samples"])
+    return figures | {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
 
 
 def best_command_line(umbench_path, task, budget_bytes, record_file):
     """The command line of `best` within that peak of device memory."""
-    return [str(part) for part in (
+    return [str(word) for word in (
         umbench_path, "run", "--network", task["network"], "--batch", task["batch"], "--precision", task["precision"], "--fusion", "fused",
         "--strategy", "best", "--budget", budget_bytes, "--mode", "capped", "--backend", "cuda:0", "--workspace-cap", "256MiB",
         "--iterations", task["samples"], "--deadline", task["deadline_s"], "--times-only", "--out", record_file)]
@@ -79,10 +79,10 @@ def best_ms_within(umbench_path, task, budget_bytes):
     import subprocess  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "best.jsonl"
-        subprocess.run(best_command_line(umbench_path, task, budget_bytes, out), capture_output=True, text=True, check=False)
+        record_file = Path(folder) / "best.jsonl"
+        subprocess.run(best_command_line(umbench_path, task, budget_bytes, record_file), capture_output=True, text=True, check=False)
         try:
-            record = load.read(out)[1][-1]
+            record = load.read(record_file)[1][-1]
         except (OSError, IndexError, load.BadInput) as error:
             raise umbench_runs.UmbenchFailed(str(error)) from error
     if record["outcome"] != "ok":
@@ -92,17 +92,17 @@ def best_ms_within(umbench_path, task, budget_bytes):
 
 def compare_remedy_with_best(umbench_path, task):
     """The line of the file for a task: the remedy's time and peak, and the time of `best` within that peak, or reasons."""
-    line = {key: task[key] for key in FIELDS}
-    found, why = children.run_in_child(time_remedy, task, task["deadline_s"])
-    if not found:
-        return line | {"reason": why}
-    line |= {key: found[key] for key in ("ms", "peak_bytes", "gpu", "torch")}
+    entry = {key: task[key] for key in FIELDS}
+    figures, reason = children.run_in_child(time_remedy, task, task["deadline_s"])
+    if not figures:
+        return entry | {"reason": reason}
+    entry |= {key: figures[key] for key in ("ms", "peak_bytes", "gpu", "torch")}
     try:
-        line["best_ms"] = best_ms_within(umbench_path, task, found["peak_bytes"])
-        line["best_over_remedy"] = line["best_ms"] / line["ms"]
+        entry["best_ms"] = best_ms_within(umbench_path, task, figures["peak_bytes"])
+        entry["best_over_remedy"] = entry["best_ms"] / entry["ms"]
     except umbench_runs.UmbenchFailed as failed:
-        line["best_reason"] = str(failed)
-    return line
+        entry["best_reason"] = str(failed)
+    return entry
 
 
 def main(argv=None):
@@ -116,13 +116,13 @@ def main(argv=None):
         import torch  # noqa: F401, PLC0415: once, before children are forked
     except ImportError as error:
         sys.exit(f"error: PyTorch is needed ({error})")
-    out, began = Path(arguments.out), time.monotonic()
-    if out.exists() and not arguments.resume:
-        sys.exit(f"error: {out} exists; --resume goes on with it")
+    out_file, begin_s = Path(arguments.out), time.monotonic()
+    if out_file.exists() and not arguments.resume:
+        sys.exit(f"error: {out_file} exists; --resume goes on with it")
     tasks = [dict(zip(FIELDS, (*case, remedy), strict=True)) | {"warmup": 4, "samples": 12, "deadline_s": 240}
              for remedy in REMEDIES for case in CASES]
-    timed.measure_missing(out, tasks, FIELDS, lambda task: compare_remedy_with_best(arguments.umbench, task),
-                       lambda: time.monotonic() - began > arguments.stop_after)
+    timed.measure_missing(out_file, tasks, FIELDS, lambda task: compare_remedy_with_best(arguments.umbench, task),
+                       lambda: time.monotonic() - begin_s > arguments.stop_after)
     return 0
 
 

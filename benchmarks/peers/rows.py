@@ -59,42 +59,42 @@ TABLE = [
 
 def parse_row(row_text):
     """The Row of a text. Options that it lacks are those of the table's row of that network, batch and precision, or the defaults."""
-    name, _, options = row_text.partition(":")
-    parts = name.split("/")
-    if len(parts) != 3:
+    key_text, _, options_text = row_text.partition(":")
+    key_parts = key_text.split("/")
+    if len(key_parts) != 3:
         raise BadRow(f"row '{row_text}' is not NETWORK/BATCH/PRECISION[:option=value,...], such as vgg16/64/tf32:fusion=lean")
-    network, batch, precision = parts
-    _check_choice(row_text, "network", network, architectures.NAMES)
+    network, batch, precision = key_parts
+    _check_choice(row_text, "network", network, architectures.NETWORK_NAMES)
     _check_choice(row_text, "precision", precision, PRECISIONS)
     if not re.fullmatch(r"[1-9][0-9]{0,6}", batch):
         raise BadRow(f"row '{row_text}': batch '{batch}' is not a number from 1 to 9999999")
     row = Row(network, int(batch), precision)
     row = next((known for known in TABLE if known.key == row.key), row)
-    return dataclasses.replace(row, **_parse_options(row_text, options)) if options else row
+    return dataclasses.replace(row, **_parse_options(row_text, options_text)) if options_text else row
 
 
 def _parse_options(row_text, options_text):
-    found = {}
+    value_of_option = {}
     for option in options_text.split(","):
-        name, separator, value = option.partition("=")
+        option_name, separator, value = option.partition("=")
         if not separator or not value:
             raise BadRow(f"row '{row_text}': '{option}' is not option=value")
-        _check_choice(row_text, "option", name, ("fusion", "workspace", "order", "slices"))
-        if name in found:
-            raise BadRow(f"row '{row_text}': {name} is given twice")
-        found[name] = value
-    slices = found.get("slices", "1")
+        _check_choice(row_text, "option", option_name, ("fusion", "workspace", "order", "slices"))
+        if option_name in value_of_option:
+            raise BadRow(f"row '{row_text}': {option_name} is given twice")
+        value_of_option[option_name] = value
+    slices = value_of_option.get("slices", "1")
     if not re.fullmatch(r"[1-9][0-9]?", slices) or int(slices) > 64:
         raise BadRow(f"row '{row_text}': slices '{slices}' is not a number from 1 to 64")
-    if "slices" in found:
-        found["slices"] = int(slices)
-    _check_choice(row_text, "fusion", found.get("fusion", FUSIONS[0]), FUSIONS)
-    _check_choice(row_text, "order", found.get("order", ORDERS[0]), ORDERS)
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?([kMGT]i?B)?", found.get("workspace", "0")):
-        raise BadRow(f"row '{row_text}': workspace '{found['workspace']}' is not a number of bytes such as 512MiB")
-    if "order" in found:
-        found["memory_order"] = found.pop("order")
-    return found
+    if "slices" in value_of_option:
+        value_of_option["slices"] = int(slices)
+    _check_choice(row_text, "fusion", value_of_option.get("fusion", FUSIONS[0]), FUSIONS)
+    _check_choice(row_text, "order", value_of_option.get("order", ORDERS[0]), ORDERS)
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?([kMGT]i?B)?", value_of_option.get("workspace", "0")):
+        raise BadRow(f"row '{row_text}': workspace '{value_of_option['workspace']}' is not a number of bytes such as 512MiB")
+    if "order" in value_of_option:
+        value_of_option["memory_order"] = value_of_option.pop("order")
+    return value_of_option
 
 
 def _check_choice(row_text, option_name, value, choices):

@@ -55,11 +55,11 @@ def build_module(layers):
     """(module, {umbench's name: parameter}) of a list of layers."""
     modules, parameters = [], {}
     for layer in layers:
-        inner = [build_module(each) for each in nets.inner_layer_lists(layer)]
-        if inner:
-            modules.append(_block_class(layer)(*(module for module, _ in inner)))
-            for _, names in inner:
-                parameters |= names
+        inner_modules_and_parameters = [build_module(inner_layers) for inner_layers in nets.inner_layer_lists(layer)]
+        if inner_modules_and_parameters:
+            modules.append(_block_class(layer)(*(module for module, _ in inner_modules_and_parameters)))
+            for _, inner_parameters in inner_modules_and_parameters:
+                parameters |= inner_parameters
             continue
         modules.append(_torch_module(layer))
         parameters |= {name: getattr(modules[-1], attribute)
@@ -93,24 +93,24 @@ class Step:
     """Forward and backward of mean cross-entropy: no optimiser, no dropout."""
 
     def __init__(self, network, batch, precision, memory_order, device="cuda"):
-        tf32 = precision == "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        torch.backends.cudnn.allow_tf32 = tf32
+        uses_tf32 = precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = uses_tf32
+        torch.backends.cudnn.allow_tf32 = uses_tf32
         torch.manual_seed(0)
-        kind = torch.float64 if precision == "fp64" else torch.float32
+        dtype = torch.float64 if precision == "fp64" else torch.float32
         self.layout = torch.channels_last if memory_order == "nhwc" else torch.contiguous_format
         self.precision, self.device = precision, device
         with torch.device(device):
             self.model, self.parameters = build_module(nets.layers_of(network))
-            self.model.to(kind).to(memory_format=self.layout)
+            self.model.to(dtype).to(memory_format=self.layout)
             data = torch.randn(batch, 3, nets.IMAGE_SIZE, nets.IMAGE_SIZE)
-            self.labels = torch.randint(0, nets.CLASSES, (batch,))
+            self.labels = torch.randint(0, nets.CLASS_COUNT, (batch,))
         self.data = self.to_input_type(data)
         self.loss_of = lambda data, labels: functional.cross_entropy(self.model(data), labels)
 
     def to_input_type(self, images):
-        kind = {"bf16": torch.bfloat16, "fp64": torch.float64}.get(self.precision, torch.float32)
-        return images.to(kind).to(memory_format=self.layout)
+        dtype = {"bf16": torch.bfloat16, "fp64": torch.float64}.get(self.precision, torch.float32)
+        return images.to(dtype).to(memory_format=self.layout)
 
     def autocast_context(self):
         if self.precision != "bf16":
@@ -158,16 +158,16 @@ def time_ways(task):
     """{way: {ms, samples_ms, peak_bytes} or {reason}} for task["ways"]: eager, graph; compile, compile_graph."""
     torch.backends.cudnn.benchmark = True
     step = Step(task["network"], task["batch"], task["precision"], task["order"])
-    found = {}
+    result_of_way = {}
     if task["ways"][0].startswith("compile"):
         compile_loss_of(step, task["compile_mode"])
     for way in task["ways"]:
         try:
-            found[way] = _time_as_cuda_graph(step, task) if way.endswith("graph") else _time_launched_by_cpu(step, task)
+            result_of_way[way] = _time_as_cuda_graph(step, task) if way.endswith("graph") else _time_launched_by_cpu(step, task)
         except Exception as error:  # the row has the reason, and the other ways still run
-            found[way] = {"reason": error_text(error)}
+            result_of_way[way] = {"reason": error_text(error)}
         torch.cuda.empty_cache()  # cached memory of one way would not be free for the next
-    return found
+    return result_of_way
 
 
 def error_text(error):
@@ -186,12 +186,12 @@ def _time_launched_by_cpu(step, task):
 def _time_as_cuda_graph(step, task):
     """Times a step that is captured as a CUDA graph, on a side stream after a warm-up there, as PyTorch requires. The peak covers capture
     and replays: the graph's private pool and the memory outside of it."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         for _ in range(task["warmup"]):
             step()
-    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.current_stream().wait_stream(side_stream)
     torch.cuda.synchronize()
     step.model.zero_grad(set_to_none=True)
     torch.cuda.reset_peak_memory_stats()
@@ -205,19 +205,19 @@ def _time_as_cuda_graph(step, task):
 
 def measure_calls(call, call_count):
     """{ms, samples_ms, peak_bytes} of calls. The peak counts from the last reset of PyTorch's peak."""
-    times = _milliseconds_of_calls(call, call_count)
-    return {"ms": statistics.median(times), "samples_ms": times, "peak_bytes": torch.cuda.max_memory_allocated()}
+    samples_ms = _milliseconds_of_calls(call, call_count)
+    return {"ms": statistics.median(samples_ms), "samples_ms": samples_ms, "peak_bytes": torch.cuda.max_memory_allocated()}
 
 
 def _milliseconds_of_calls(call, call_count):
     """Milliseconds of each call, by events on the current stream."""
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(call_count + 1)]
-    marks[0].record()
-    for mark in marks[1:]:
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(call_count + 1)]
+    events[0].record()
+    for event in events[1:]:
         call()
-        mark.record()
+        event.record()
     torch.cuda.synchronize()
-    return [begin.elapsed_time(end) for begin, end in zip(marks, marks[1:])]
+    return [begin_event.elapsed_time(end_event) for begin_event, end_event in zip(events, events[1:])]
 
 
 # --- gradients ---
@@ -227,28 +227,28 @@ def compare_gradients(task):
     """Compares loss and gradients of umbench, which are files in task["values"], with PyTorch's on the same weights and inputs, and both
     with PyTorch in the precision task["reference"] (fp32 without TF32, or fp64)."""
     device = task.get("device", "cuda")
-    of_umbench = umbench_gradients(task, device)
-    loss, of_pytorch = pytorch_gradients(task, task["precision"], task["order"], device)
+    umbench_gradients = read_umbench_gradients(task, device)
+    pytorch_loss, pytorch_gradients = compute_pytorch_gradients(task, task["precision"], task["order"], device)
     umbench_loss = read_tensor(task["values"], "loss", "cpu").item()
-    result = {"batch": task["batch"], "umbench_loss": finite_or_none(umbench_loss), "pytorch_loss": finite_or_none(loss),
-              "to_pytorch": summarize_relative_errors(of_umbench, of_pytorch), "reference": task["reference"]}
+    result = {"batch": task["batch"], "umbench_loss": finite_or_none(umbench_loss), "pytorch_loss": finite_or_none(pytorch_loss),
+              "to_pytorch": summarize_relative_errors(umbench_gradients, pytorch_gradients), "reference": task["reference"]}
     if not task["reference"]:
         return result
     try:
-        loss, of_reference = pytorch_gradients(task, task["reference"], "nchw", device)
+        reference_loss, reference_gradients = compute_pytorch_gradients(task, task["reference"], "nchw", device)
     except Exception as error:  # for instance too little memory for fp64; the comparison above is kept
         return result | {"reference_reason": error_text(error)}
-    return result | {"reference_loss": finite_or_none(loss), "umbench_to_reference": summarize_relative_errors(of_umbench, of_reference),
-                     "pytorch_to_reference": summarize_relative_errors(of_pytorch, of_reference)}
+    return result | {"reference_loss": finite_or_none(reference_loss), "umbench_to_reference": summarize_relative_errors(umbench_gradients, reference_gradients),
+                     "pytorch_to_reference": summarize_relative_errors(pytorch_gradients, reference_gradients)}
 
 
-def umbench_gradients(task, device):
+def read_umbench_gradients(task, device):
     """{umbench's name of a parameter: the gradient that umbench wrote}."""
-    names = nets.parameter_extents(nets.layers_of(task["network"]))
-    return {name: read_tensor(task["values"], nets.gradient_name(name), device) for name in names}
+    extents_of_parameter = nets.parameter_extents(nets.layers_of(task["network"]))
+    return {name: read_tensor(task["values"], nets.gradient_name(name), device) for name in extents_of_parameter}
 
 
-def pytorch_gradients(task, precision, memory_order, device):
+def compute_pytorch_gradients(task, precision, memory_order, device):
     """(loss, {umbench's name of a parameter: the gradient}) of a step with the weights and inputs that umbench wrote."""
     step = Step(task["network"], task["batch"], precision, memory_order, device)
     step.load_values(task["values"])
@@ -256,22 +256,22 @@ def pytorch_gradients(task, precision, memory_order, device):
     return loss.item(), {name: parameter.grad for name, parameter in step.parameters.items()}
 
 
-def summarize_relative_errors(gradients, expected):
+def summarize_relative_errors(gradients, expected_gradients):
     """The relative errors ||gradient - expected|| / ||expected|| of all tensors: the largest with its name, and the median. None stands for
     an infinite error or NaN, which counts as the largest."""
-    each = {name: relative_error(gradients[name], expected[name]) for name in expected}
-    worst = max(each, key=each.get)
-    return {"worst": finite_or_none(each[worst]), "worst_tensor": worst, "median": finite_or_none(statistics.median(each.values()))}
+    error_of_name = {name: relative_error(gradients[name], expected_gradients[name]) for name in expected_gradients}
+    worst_name = max(error_of_name, key=error_of_name.get)
+    return {"worst": finite_or_none(error_of_name[worst_name]), "worst_tensor": worst_name, "median": finite_or_none(statistics.median(error_of_name.values()))}
 
 
 def finite_or_none(value):
     return value if math.isfinite(value) else None
 
 
-def relative_error(gradient, expected):
-    expected = expected.double().reshape(-1)
-    difference = torch.linalg.vector_norm(gradient.double().reshape(-1) - expected)
-    error = (difference / torch.linalg.vector_norm(expected).clamp_min(1e-300)).item()
+def relative_error(gradient, expected_gradient):
+    expected_gradient = expected_gradient.double().reshape(-1)
+    difference_norm = torch.linalg.vector_norm(gradient.double().reshape(-1) - expected_gradient)
+    error = (difference_norm / torch.linalg.vector_norm(expected_gradient).clamp_min(1e-300)).item()
     return error if math.isfinite(error) else math.inf
 
 
@@ -296,9 +296,9 @@ def _copy_bytes_per_s(byte_count):
 
 def _matrix_flops_per_s(precision, matrix_size):
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    a, b = (torch.randn(matrix_size, matrix_size, device="cuda").to(kind) for _ in range(2))
-    out = torch.empty_like(a)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b = (torch.randn(matrix_size, matrix_size, device="cuda").to(dtype) for _ in range(2))
+    product = torch.empty_like(a)
     for _ in range(3):
-        torch.matmul(a, b, out=out)
-    return 2 * matrix_size**3 / (1e-3 * statistics.median(_milliseconds_of_calls(lambda: torch.matmul(a, b, out=out), 10)))
+        torch.matmul(a, b, out=product)
+    return 2 * matrix_size**3 / (1e-3 * statistics.median(_milliseconds_of_calls(lambda: torch.matmul(a, b, out=product), 10)))

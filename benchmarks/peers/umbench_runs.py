@@ -23,26 +23,26 @@ def strategy_options(row):
 
 
 def command_line(umbench_path, row, iterations, max_seconds, record_file, values_folder=None):
-    line = [umbench_path, "run", "--network", row.network, "--batch", row.batch, *strategy_options(row),
+    command = [umbench_path, "run", "--network", row.network, "--batch", row.batch, *strategy_options(row),
             "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
             "--iterations", iterations, "--deadline", math.ceil(max_seconds), "--backend", "cuda:0", "--times-only", "--out", record_file]
     if row.memory_order:
-        line += ["--memory-order", row.memory_order]
-    return [str(part) for part in line + (["--values", values_folder] if values_folder else [])]
+        command += ["--memory-order", row.memory_order]
+    return [str(word) for word in command + (["--values", values_folder] if values_folder else [])]
 
 
 def run_row(umbench_path, row, iterations, max_seconds, values_folder=None):
     """Runs umbench; returns (environment, record). Tensors are written to the folder `values_folder`."""
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "record.jsonl"
-        line = command_line(umbench_path, row, iterations, max_seconds, out, values_folder)
+        record_file = Path(folder) / "record.jsonl"
+        command = command_line(umbench_path, row, iterations, max_seconds, record_file, values_folder)
         try:  # umbench enforces the deadline itself; this longer one ends an umbench that hangs
-            done = subprocess.run(line, capture_output=True, text=True, timeout=max_seconds + 60)
+            process = subprocess.run(command, capture_output=True, text=True, timeout=max_seconds + 60)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UmbenchFailed(f"umbench did not run: {error}") from error
-        if not out.is_file():
-            raise UmbenchFailed((done.stderr.strip().splitlines() or [f"umbench ended with {done.returncode}"])[-1])
-        environments, records = load.read(out)
+        if not record_file.is_file():
+            raise UmbenchFailed((process.stderr.strip().splitlines() or [f"umbench ended with {process.returncode}"])[-1])
+        environments, records = load.read(record_file)
     record = records[0]
     if record["outcome"] != "ok":
         raise UmbenchFailed(f"{record['outcome']}: {record['reason']}")
@@ -50,9 +50,9 @@ def run_row(umbench_path, row, iterations, max_seconds, values_folder=None):
 
 
 def versions_in(environment):
-    gpu = environment["gpu"]
-    return {"umbench": environment["umbench"], "driver": gpu["driver"], "umbench_cuda": gpu["cuda_runtime"],
-            "umbench_cudnn": gpu["cudnn"]}
+    gpu_facts = environment["gpu"]
+    return {"umbench": environment["umbench"], "driver": gpu_facts["driver"], "umbench_cuda": gpu_facts["cuda_runtime"],
+            "umbench_cudnn": gpu_facts["cudnn"]}
 
 
 def compared_figures(record, warmup_iterations):

@@ -13,7 +13,7 @@ def test_gradients_are_named_after_their_parameters():
     assert nets.gradient_name("layer1.0.downsample.1.scale") == "layer1.0.downsample.1.dscale"
 
 
-@pytest.mark.parametrize("network", nets.NAMES)
+@pytest.mark.parametrize("network", nets.NETWORK_NAMES)
 def test_names_and_extents_are_umbenchs(network, umbench_binary, tmp_path):
     done = subprocess.run([umbench_binary, "plan", "--network", network, "--batch", "2", "--strategy", "device",
                            "--backend", "sim:h200", "--fusion", "lean", "--graph", tmp_path / "graph.json",

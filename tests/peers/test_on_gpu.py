@@ -41,7 +41,7 @@ def test_the_page_has_the_kept_remedies():
 
 
 def test_time_that_a_part_leaves_goes_to_the_next(monkeypatch):
-    monkeypatch.setattr(on_gpu, "WEIGHTS", {"a": 2, "b": 1, "c": 1})
+    monkeypatch.setattr(on_gpu, "TIME_WEIGHTS", {"a": 2, "b": 1, "c": 1})
     assert on_gpu.seconds_for_first(["a", "b", "c"], 10) == 300
     assert on_gpu.seconds_for_first(["b", "c"], 9) == 270
 
@@ -64,7 +64,7 @@ def test_a_part_that_fails_is_named(tmp_path, monkeypatch, capsys):
 
 
 def test_every_part_has_its_share_and_every_sweep_its_file():
-    assert on_gpu.WEIGHTS.keys() == on_gpu.PARTS.keys()
+    assert on_gpu.TIME_WEIGHTS.keys() == on_gpu.PARTS.keys()
     for name in ("tables", "best", "papers", "ooc_cudnn", "before_after", "aa"):
         spec = json.loads((ROOT / f"benchmarks/sweeps/gpu_{name}.json").read_text(encoding="utf-8"))
         assert spec["name"] == f"gpu_{name}" and spec["common"]["mode"] == "capped"

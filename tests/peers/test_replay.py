@@ -106,7 +106,7 @@ def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypat
     if "UMBENCH" not in os.environ:
         pytest.skip("UMBENCH does not name a binary")
     grids = [{"strategy": "device", "ratio": 0.9}, {"strategy": ["managed", "twin"], "ratio": 1.5}]
-    monkeypatch.setattr(replay, "CURVES", replay.CURVES | {"grids": grids})
+    monkeypatch.setattr(replay, "CURVES_SWEEP", replay.CURVES_SWEEP | {"grids": grids})
     monkeypatch.setattr(replay, "NETWORKS_OF_CURVES", ("convnext_t",))
     assert replay.compare_with_simulated(os.environ["UMBENCH"], tmp_path, 600, "sim:h100-pcie5-80g")
     rows = [line for line in capfd.readouterr().out.splitlines() if line.startswith("| convnext_t_replayed | ")]

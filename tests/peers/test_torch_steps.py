@@ -14,7 +14,7 @@ SMALL = [nets.Conv("conv1", 3, 4, 7, 4, 3, False), nets.Norm("bn1", 4), nets.Rel
          nets.GlobalPool(), nets.Flatten(), nets.Linear("fc", 8, 1000)]
 
 
-@pytest.mark.parametrize("network", nets.NAMES)
+@pytest.mark.parametrize("network", nets.NETWORK_NAMES)
 def test_modules_have_the_described_parameters(network):
     layers = nets.layers_of(network)
     with torch.device("meta"):
@@ -63,14 +63,14 @@ def test_a_wrong_gradient_is_named(exported):
 
 
 def test_a_reference_that_cannot_run_is_a_reason(exported, monkeypatch):
-    pytorch_gradients = steps.pytorch_gradients
+    compute_pytorch_gradients = steps.compute_pytorch_gradients
 
     def too_large(task, precision, *rest):
         if precision == "fp64":
             raise MemoryError("too large")
-        return pytorch_gradients(task, precision, *rest)
+        return compute_pytorch_gradients(task, precision, *rest)
 
-    monkeypatch.setattr(steps, "pytorch_gradients", too_large)
+    monkeypatch.setattr(steps, "compute_pytorch_gradients", too_large)
     found = steps.compare_gradients(task(exported, reference="fp64"))
     assert found["reference_reason"] == "MemoryError: too large" and found["to_pytorch"]["worst"] < 1e-4
 

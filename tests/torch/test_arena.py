@@ -11,18 +11,18 @@ from umbench.torch import arena, placing, private  # noqa: E402
 def test_the_smallest_piece_that_is_large_enough_is_taken():
     pieces = arena.FreePieces([(100, 0), (60, 0), (0, 5), (80, 2**40)])
     first = pieces.take(50)
-    assert 100 + arena.PAGE == first  # in the piece of 60
+    assert 100 + arena.PAGE_BYTES == first  # in the piece of 60
     assert pieces.take(70) == 0      # in the piece of 100: the last one could grow
     assert pieces.take(90) is None
     before = pieces.copy()
-    assert pieces.take(80) == 160 + 2 * arena.PAGE and before.piece_for(80) == (80, 160 + 2 * arena.PAGE)
+    assert pieces.take(80) == 160 + 2 * arena.PAGE_BYTES and before.piece_for(80) == (80, 160 + 2 * arena.PAGE_BYTES)
     pieces.give_back(first, 50)
-    assert pieces.take(60) == first and before.take(60) == 160 + 2 * arena.PAGE  # the piece is whole again; the copy has the other only
+    assert pieces.take(60) == first and before.take(60) == 160 + 2 * arena.PAGE_BYTES  # the piece is whole again; the copy has the other only
 
 
 def arena_with_free_pieces(monkeypatch, requests, *piece_sizes_mib):
     """An arena whose memory is mapped as free pieces of these sizes in MiB."""
-    monkeypatch.setattr(private, "free_pieces", lambda device, stream: [(size * MIB, 0) for size in piece_sizes_mib])
+    monkeypatch.setattr(private, "free_bytes_and_growths", lambda device, stream: [(size * MIB, 0) for size in piece_sizes_mib])
     found = arena.Arena(torch.device("cuda", 0), 2**30)
     found.requests = requests
     return found
@@ -70,7 +70,7 @@ class FakeDevice:
     def __init__(self, monkeypatch):
         self.small, self.large, self.taken, self.pages = 0, 0, False, []
         monkeypatch.setattr(private, "allocator_statistics", lambda device: self.allocator_statistics())
-        monkeypatch.setattr(private, "free_pieces", lambda device, stream: [(self.large, 0)])
+        monkeypatch.setattr(private, "free_bytes_and_growths", lambda device, stream: [(self.large, 0)])
         for name, value in (("get_per_process_memory_fraction", 1.0), ("get_device_properties", self), ("memory_reserved", 0),
                             ("current_stream", type("Stream", (), {"cuda_stream": 0})), ("empty_cache", None)):
             monkeypatch.setattr(torch.cuda, name, lambda *device, value=value: value)
@@ -83,7 +83,7 @@ class FakeDevice:
     def allocate(self, byte_count, **other_options):
         if self.taken:
             raise torch.OutOfMemoryError
-        self.pages.append(byte_count // arena.PAGE)
+        self.pages.append(byte_count // arena.PAGE_BYTES)
         self.large = byte_count
 
 
@@ -95,7 +95,7 @@ def fake_device_and_mapped_arena(monkeypatch, budget_bytes):
 
 
 def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch):
-    device, found = fake_device_and_mapped_arena(monkeypatch, 13 * arena.PAGE)
+    device, found = fake_device_and_mapped_arena(monkeypatch, 13 * arena.PAGE_BYTES)
     changes, device.taken, device.large = found.holds.changes, True, 0
     found.remap_if_needed()
     assert found.holds is None and not found.has_run_out_of_remaps()
@@ -105,7 +105,7 @@ def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch)
 
 
 def test_memory_that_another_process_holds_is_no_mapping(monkeypatch):
-    device, found = fake_device_and_mapped_arena(monkeypatch, 13 * arena.PAGE)
+    device, found = fake_device_and_mapped_arena(monkeypatch, 13 * arena.PAGE_BYTES)
     device.taken = True
     assert not found.map_memory() and not found.map_memory() and (found.mappings, found.refusals) == (1, 2)
     device.taken = False
@@ -113,8 +113,8 @@ def test_memory_that_another_process_holds_is_no_mapping(monkeypatch):
 
 
 def test_as_much_memory_is_mapped_again_where_small_allocations_have_grown(monkeypatch):
-    device, found = fake_device_and_mapped_arena(monkeypatch, 11 * arena.PAGE + 5 * MIB)
-    for grown, pages in ((0, 10), (arena.PAGE, 10), (2 * arena.PAGE, 9)):
+    device, found = fake_device_and_mapped_arena(monkeypatch, 11 * arena.PAGE_BYTES + 5 * MIB)
+    for grown, pages in ((0, 10), (arena.PAGE_BYTES, 10), (2 * arena.PAGE_BYTES, 9)):
         device.small, device.large = grown, 0
         found.remap_if_needed()
         assert device.pages[-1] == pages and (found.holds is None) is (pages < 10)
@@ -124,29 +124,29 @@ def test_requests_are_the_large_ones_of_the_stream_that_has_most():
     def make_event(action, address, size, stream=0):
         return {"action": action, "addr": address, "size": size, "stream": stream}
 
-    mark = make_event("alloc", 4, placing.MARK)
+    mark = make_event("alloc", 4, placing.MARK_BYTES)
     events = [make_event("alloc", 1, 2 * MIB + 1), mark, make_event("alloc", 2, MIB), make_event("alloc", 3, 5 * MIB, stream=7), make_event("free_requested", 1, 2 * MIB + 1),
               make_event("free_completed", 1, 2 * MIB + 1), mark, make_event("alloc", 1, 3 * MIB), make_event("free_completed", 9, 4 * MIB)]
-    assert arena.most_used_stream(events) == arena.most_used_stream([]) == 0
+    assert arena.most_used_stream_handle(events) == arena.most_used_stream_handle([]) == 0
     assert arena.allocation_requests_of(events, 0) == [
         (True, 0, 2 * MIB + 512, -1), (False, 0, 2 * MIB + 512, 0), (True, 7, 3 * MIB, 1), (False, 7, 3 * MIB, 1)]
 
 
-@pytest.mark.parametrize("other_sizes, points", [((), [5, 6]), ((placing.MARK,), [])])
+@pytest.mark.parametrize("other_sizes, points", [((), [5, 6]), ((placing.MARK_BYTES,), [])])
 def test_points_are_dropped_if_something_else_allocates_the_size_of_a_mark(monkeypatch, other_sizes, points):
     def make_event(action, address, size):
         return {"action": action, "addr": address, "size": size, "stream": 0}
 
     told, found = record_history_calls(monkeypatch), arena.Arena(torch.device("cuda", 0), 2**30)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(private, "raw_stream", lambda gpu: 0)
+    monkeypatch.setattr(private, "current_stream_handle", lambda gpu: 0)
     monkeypatch.setattr(private, "take_bytes", lambda size, stream: 1)
     monkeypatch.setattr(private, "give_bytes", lambda address: None)
     found.begin_recording()
     for point in (5, 6):
         placing.reach_point(point)
     found.begin_step()  # as another model's: it leaves the marks alone
-    events = [make_event("alloc", 1, size) for size in (*other_sizes, placing.MARK, placing.MARK, 2 * MIB)]
+    events = [make_event("alloc", 1, size) for size in (*other_sizes, placing.MARK_BYTES, placing.MARK_BYTES, 2 * MIB)]
     monkeypatch.setattr(private, "recorded_allocator_events", lambda device: events)
     assert found.finish_recording() and found.points == points
     assert [request[3] for request in found.requests] == [len(points) - 1] * 2
@@ -156,7 +156,7 @@ def test_points_are_dropped_if_something_else_allocates_the_size_of_a_mark(monke
 def test_requests_of_the_two_passes_are_told_from_others():
     found = arena.Arena(torch.device("cuda", 0), 2**30)
     assert found.requests_of_passes() is None
-    found.points = [placing.FORWARD[0], 7, placing.FORWARD[1], placing.BACKWARD[0], 8, placing.BACKWARD[1]]
+    found.points = [placing.FORWARD_POINTS[0], 7, placing.FORWARD_POINTS[1], placing.BACKWARD_POINTS[0], 8, placing.BACKWARD_POINTS[1]]
     in_forward, in_backward = [(True, 1, 40, 0), (True, 2, 10, 1)], [(True, 4, 60, 4)]
     between, after = [(True, 3, 5, 2), (False, 3, 5, 2), (True, 5, 6, 2)], [(True, 6, 7, 5), (False, 6, 7, 5)]
     freed = [(False, 1, 40, 4), (False, 5, 6, 4)]
@@ -176,8 +176,8 @@ def test_free_memory_is_that_of_the_stream_outside_pools_of_graphs(monkeypatch):
                 make_segment(70, 6, segment_type="small")]
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda include_traces: segments)
     device = torch.device("cuda", 0)
-    assert private.free_pieces(device, 0) == [(6, 390), (46, 2**40)] and private.first_page_address(device, 0) == 100
-    assert private.free_pieces(device, 7) == [(16, 2**40)] and private.first_page_address(device, 7) == 130
+    assert private.free_bytes_and_growths(device, 0) == [(6, 390), (46, 2**40)] and private.first_page_address(device, 0) == 100
+    assert private.free_bytes_and_growths(device, 7) == [(16, 2**40)] and private.first_page_address(device, 7) == 130
 
 
 def record_history_calls(monkeypatch, is_recording=False):

@@ -26,8 +26,8 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 @pytest.fixture(autouse=True)
 def make_copies_cost_nothing(monkeypatch):
     """Plans offload what they may."""
-    monkeypatch.setattr(planner, "COPY_NS", 0)
-    monkeypatch.setattr(planner, "COPY_DRAG", {"pinned": 0, "managed": 0.2})
+    monkeypatch.setattr(planner, "COPY_OVERHEAD_NS", 0)
+    monkeypatch.setattr(planner, "KERNEL_SLOWDOWN_BESIDE_COPY", {"pinned": 0, "managed": 0.2})
 
 
 def gradients_of(model):
@@ -46,7 +46,7 @@ def test_offloading_changes_no_bits(name):
     assert model.plan.offloaded and model.plan.differences == []
     assert "wait on the host" in str(model.plan) and "of it on the host" in str(model.plan)
     assert sum(away for _, away, _ in model.plan.modules.values()) == model.plan.offloaded_bytes
-    assert copies.slots_not_waited_for() == []
+    assert copies.unfinished_slot_numbers() == []
     for own, other in zip(gradients_of(plain), gradients_of(model)):
         assert torch.equal(own, other)
 
@@ -136,7 +136,7 @@ def test_a_tensor_comes_back_in_the_strides_that_were_traced():
     source = torch.arange(24.0).reshape(2, 3, 4)
     slab = copies.HostSlab([96], "pinned", None)
     _, back = copy_to_host_and_back(source.permute(2, 0, 1), slab.slots[0], source.permute(2, 0, 1).contiguous())
-    assert torch.equal(back, source.permute(2, 0, 1)) and back.is_contiguous() and copies.slots_not_waited_for() == []
+    assert torch.equal(back, source.permute(2, 0, 1)) and back.is_contiguous() and copies.unfinished_slot_numbers() == []
     slab.close()
 
 
@@ -239,7 +239,7 @@ def test_the_driver_is_called_with_the_gpu_as_the_current_one(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "current_device", lambda: now[0])
     monkeypatch.setattr(torch.cuda, "device", make_current)
-    monkeypatch.setattr(copy_streams.private, "raw_stream", lambda gpu: 0)
+    monkeypatch.setattr(copy_streams.private, "current_stream_handle", lambda gpu: 0)
     line = object.__new__(copy_streams.CopyStream)
     line.gpu_number, line.managed, line.handle, line.ready = 1, False, 11, 12
     line.record = line.wait = line.copy = lambda *given: calls.append((now[0], *given)) or 0
@@ -362,7 +362,7 @@ def test_tensors_come_back_unchanged(device, tier, cycles, monkeypatch):
                 assert torch.equal(back, each)
             assert hosts[0].data_ptr() != hosts[1].data_ptr() and not copies._slots[slot].is_awaited
             assert (copies._slots[slot].host is None) == (source is sources[2])
-    assert copies.slots_not_waited_for() == []
+    assert copies.unfinished_slot_numbers() == []
     slab.close()
 
 

@@ -47,13 +47,13 @@ class FakeArena:
     """The arena of a step whose tensors are all small."""
 
     def __init__(self):
-        self.device, self.points, self.mapped = torch.device("cpu"), [*placing.FORWARD, *placing.BACKWARD], 0
+        self.device, self.points, self.mapped = torch.device("cpu"), [*placing.FORWARD_POINTS, *placing.BACKWARD_POINTS], 0
 
     def requests_of_passes(self):
         return [], 0
 
     def mappable_bytes(self):
-        return 3 * cuda_graphs.PAGE
+        return 3 * cuda_graphs.PAGE_BYTES
 
     def map_memory(self):
         self.mapped += 1
@@ -155,8 +155,8 @@ def train(model, step_count, first_seed=0, repeated_batch=None):
 
 def test_steps_that_are_alike_are_replayed_with_other_batches_and_weights(model):
     losses = train(model, 10)
-    assert model.graphs.state == "replayed" and not model.graphs.plan.launched_because and model.graphs.replay_count == 10 - cuda_graphs.MIN_LAUNCHED - 1
-    assert len(model.launches) == 2 * (cuda_graphs.MIN_LAUNCHED + 1)  # the first steps, and the recording
+    assert model.graphs.state == "replayed" and not model.graphs.plan.launched_because and model.graphs.replay_count == 10 - cuda_graphs.MIN_LIKE_STEPS - 1
+    assert len(model.launches) == 2 * (cuda_graphs.MIN_LIKE_STEPS + 1)  # the first steps, and the recording
     assert len({loss.item() for loss in losses}) == 10 and model.graphs.plan.is_replayed
 
 
@@ -212,7 +212,7 @@ def test_a_batch_that_stays_where_it_is_is_not_copied_until_it_moves(model):
         train(model, 5, repeated_batch=x)
         x.copy_(random_batch(1 + turn))  # as data loaders do that fill one piece of memory
     forward = model.graphs.passes[0]
-    assert model.graphs.state == "replayed" and not forward.recorded.copied and len(model.launches) == 2 * (cuda_graphs.MIN_LAUNCHED + 1)
+    assert model.graphs.state == "replayed" and not forward.recorded.copied and len(model.launches) == 2 * (cuda_graphs.MIN_LIKE_STEPS + 1)
     train(model, 20, 10)
     assert model.graphs.state == "replayed" and list(forward.recorded.copied) == [0]
 

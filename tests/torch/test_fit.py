@@ -151,7 +151,7 @@ def test_gradients_by_inductor_are_no_further_from_float32_than_without_a_plan(d
     run_step(torch.compile(plain), (x,))
     model, _ = fit_to_share_of_peak(model, (x,), share_of_peak, backend="inductor", cuda_graphs=True)
     run_step(model, (x,))
-    assert points == [*placing.FORWARD, *placing.BACKWARD]
+    assert points == [*placing.FORWARD_POINTS, *placing.BACKWARD_POINTS]
     assert device == "cuda" or "launched: the model is on the CPU" in str(model.plan)
 
     def gradient_error(half_precision_model):
@@ -445,7 +445,7 @@ def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
     run_step(probe, inputs)
     predicted = probe.plan.predicted["peak"]
     measured = [predicted + 100_000, predicted - 1000]
-    monkeypatch.setattr(plans, "MIN_SLACK", 0)
+    monkeypatch.setattr(plans, "MIN_SLACK_BYTES", 0)
     monkeypatch.setattr(fit_file, "allocate_cublas_workspaces", lambda device: None)
     monkeypatch.setattr(fit_file.PlanningCompiler, "is_on_gpu", lambda self: True)
     monkeypatch.setattr(fit_file, "Arena", FakeArena)
@@ -501,7 +501,7 @@ def test_no_more_shares_of_a_loss_are_tried_where_these_need_no_less_memory(monk
     ({1: (5, 3), 2: (6, 5)}, [1, 2, 4, 8, 16]), ({1: (100, 60), 2: (91, 60)}, [1, 2, 4, 8, 16]), ({1: (100, 90)}, [1, 2, 4, 8, 16]),
     ({1: umt.NoPlan("refused")}, "refused"), ({1: (9, 3), 2: planner.NoRoom("small")}, [1, 2, 4, 8, 16]),
     ({1: planner.NoRoom("small"), 2: (9, 3), 4: (8, 3), 8: umt.NoPlan("no 8 equal parts")}, [4, 8, 16]),
-    ({count: planner.NoRoom("small") for count in micro.COUNTS}, "small")))
+    ({count: planner.NoRoom("small") for count in micro.PART_COUNTS}, "small")))
 def test_a_batch_is_cut_where_that_takes_less_time(ms_by_part_count, expected_counts_or_error):
     def predict_ms(part_count):
         if isinstance(ms_by_part_count[part_count], Exception):
@@ -521,7 +521,7 @@ def test_few_plans_are_made_to_choose_a_number_of_parts(monkeypatch, share_of_pe
     run_step(probe, inputs)
     asked, run = [], planner.subprocess.run
     monkeypatch.setattr(planner.subprocess, "run", lambda words, **named: asked.append(words) or run(words, **named))
-    planner.answer_to.cache_clear()
+    planner.ask_program.cache_clear()
     model = umt.fit(model, budget=int(probe.plan.unplanned["peak"] * share_of_peak), tier=None, micro_batches="auto", backend="aot_eager", effort=0.01)
     run_step(model, inputs)
     assert model.plan.micro_batches == expected_parts and len(asked) == expected_calls
@@ -559,7 +559,7 @@ def test_parts_take_the_time_to_add_their_gradients_too():
     planning = fit_file.PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
     planning.bytes_per_ns, planning.plan.predicted, planning.plan.unplanned = 2, {"ms": 1.0}, {"ms": 0.5}
     once = sum(4 * p.numel() for p in model.parameters()) / 2 / 1e6  # to read all gradients
-    assert planning.step_ms(1) == (1, 0.5) and planning.step_ms(4) == pytest.approx((4 + (3 * 3 + 2) * once, 2 + (3 * 3 + 2) * once))
+    assert planning.predicted_and_unplanned_ms(1) == (1, 0.5) and planning.predicted_and_unplanned_ms(4) == pytest.approx((4 + (3 * 3 + 2) * once, 2 + (3 * 3 + 2) * once))
 
 
 def test_of_graphs_that_compute_the_same_the_fastest_that_fits_is_taken():
@@ -767,7 +767,7 @@ def test_the_next_plan_leaves_what_memory_lacked_and_it_does_not_foresee(bytes_o
     from types import SimpleNamespace as Made
 
     fit_file = importlib.import_module("umbench.torch.fit")
-    monkeypatch.setattr(importlib.import_module("umbench.torch.plan"), "MIN_SLACK", 0)
+    monkeypatch.setattr(importlib.import_module("umbench.torch.plan"), "MIN_SLACK_BYTES", 0)
     plan = umt.Plan(1000)
     plan.predicted, plan.measured = {"peak": 1000}, {"peak": 1000 + bytes_over_prediction}
     call = Made(arena=Made(mappings=0, refusals=0, map_memory=lambda: False, lacking=bytes_lacking), plan=plan, start_over=lambda: None, MAX_MAPPINGS=3, MAX_PLANS=4)

@@ -113,24 +113,24 @@ def test_short_kernels_wait_for_their_launches():
     names = [op["name"] for op in made.document["ops"]]
     alone = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     taken = launches.add_launch_waits(made, LAUNCH)
-    counts = launches.COST_BEFORE + launches.COST_BETWEEN + launches.COST_AFTER + sum(launches.relative_launch_cost(made, name) for name in names)
+    counts = launches.RELATIVE_COST_BEFORE + launches.RELATIVE_COST_BETWEEN + launches.RELATIVE_COST_AFTER + sum(launches.relative_launch_cost(made, name) for name in names)
     assert taken == pytest.approx(LAUNCH * counts, rel=1e-6)
     waited = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     assert sum(waited.values()) == taken and all(waited[name] >= alone[name] for name in names)  # short kernels: the CPU binds the step
-    assert waited[names[0]] == alone[names[0]] + LAUNCH * (launches.COST_BEFORE + launches.CALL_COSTS["addmm"])
+    assert waited[names[0]] == alone[names[0]] + LAUNCH * (launches.RELATIVE_COST_BEFORE + launches.RELATIVE_CALL_COSTS["addmm"])
 
 
 def test_copies_of_a_convolution_are_launched_too():
     made = convert.convert_model(lambda: (nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten()).bfloat16(), (torch.randn(2, 64, 8, 8).bfloat16(),)))
     (name,) = [op["name"] for op in made.document["ops"] if op["label"] == "convolution"]
-    assert launches.relative_launch_cost(made, name) == launches.CALL_COSTS["convolution"] + 3 * launches.COPY_COST
+    assert launches.relative_launch_cost(made, name) == launches.RELATIVE_CALL_COSTS["convolution"] + 3 * launches.RELATIVE_COPY_COST
 
 
 def test_long_kernels_hide_their_launches():
     made = convert.convert_model(perceptron)
     measuring.measure_durations(made, FakeTimes())
     alone = sum(op["duration_ns"] for op in made.document["ops"])
-    assert launches.add_launch_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.COST_BEFORE + 2
+    assert launches.add_launch_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.RELATIVE_COST_BEFORE + 2
 
 
 def test_sums_into_a_small_table_are_timed_at_positions_within_it():
@@ -217,10 +217,10 @@ def test_the_load_is_recorded_once_and_is_long_only_after_a_rest(tmp_path, monke
     for rest_s in (0, 0, 2 * measuring.RESTS_AFTER_S):
         times.measured_at -= rest_s
         before = load.replays
-        assert times._measure_ns([lambda: None]) == 1e6 / measuring.REPEATS
+        assert times._measure_ns([lambda: None]) == 1e6 / measuring.CALLS_PER_ROUND
         replays.append(load.replays - before)
-    others = (measuring.ROUNDS - 1) * measuring.LOADS
-    assert len(made) == 1 and replays == [measuring.LOADS_FIRST + others, measuring.LOADS + others, measuring.LOADS_FIRST + others]
+    others = (measuring.ROUNDS - 1) * measuring.LOADS_BEFORE_ROUND
+    assert len(made) == 1 and replays == [measuring.LOADS_AFTER_REST + others, measuring.LOADS_BEFORE_ROUND + others, measuring.LOADS_AFTER_REST + others]
     times.free_memory()
     times._measure_ns([lambda: None])
     assert len(made) == 2

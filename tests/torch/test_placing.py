@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from placed_steps import MIB, make_requests, random_requests  # noqa: E402
 from umbench.torch import fit, placing, private, steering  # noqa: E402
-from umbench.torch.arena import PAGE, FreePieces  # noqa: E402
+from umbench.torch.arena import PAGE_BYTES, FreePieces  # noqa: E402
 
 
 def peak_of(requests):
@@ -24,7 +24,7 @@ def small_piece_and_one_of(byte_count):
 
 
 def find_holds_within(requests, byte_count):
-    return steering.find_holds(requests, small_piece_and_one_of(byte_count), 5 * MIB + PAGE, byte_count)[0]
+    return steering.find_holds(requests, small_piece_and_one_of(byte_count), 5 * MIB + PAGE_BYTES, byte_count)[0]
 
 
 def test_a_tensor_is_put_where_a_later_one_finds_room():
@@ -32,15 +32,15 @@ def test_a_tensor_is_put_where_a_later_one_finds_room():
     requests = make_requests(48, 24, -48, 96)
     assert steering.count_requests_with_room(requests, {}, small_piece_and_one_of(120 * MIB)) == 3 and find_holds_within(requests, 120 * MIB)
     assert find_holds_within(requests, 168 * MIB) == {} and find_holds_within(requests, 119 * MIB) is None
-    assert steering.find_holds(requests, small_piece_and_one_of(110 * MIB), 5 * MIB + PAGE, 110 * MIB) == (None, 10 * MIB)
+    assert steering.find_holds(requests, small_piece_and_one_of(110 * MIB), 5 * MIB + PAGE_BYTES, 110 * MIB) == (None, 10 * MIB)
 
 
 def test_a_tensor_that_stays_lies_in_a_piece_beside_the_others():
     """Best fit puts the first there, which soon goes: the last finds no room where the second lies."""
     requests, pieces = make_requests(24, 24, -24, 72), FreePieces([(25 * MIB, 0), (72 * MIB, 2**40)])
-    changes, _ = steering.find_holds(requests, pieces, 25 * MIB + PAGE, 72 * MIB)
+    changes, _ = steering.find_holds(requests, pieces, 25 * MIB + PAGE_BYTES, 72 * MIB)
     assert steering.count_requests_with_room(requests, {}, pieces.copy()) == 3 and steering.count_requests_with_room(requests, changes, pieces) == len(requests)
-    assert steering.find_holds(requests, FreePieces([(23 * MIB, 0), (72 * MIB, 2**40)]), 23 * MIB + PAGE, 72 * MIB) == (None, 24 * MIB)
+    assert steering.find_holds(requests, FreePieces([(23 * MIB, 0), (72 * MIB, 2**40)]), 23 * MIB + PAGE_BYTES, 72 * MIB) == (None, 24 * MIB)
 
 
 @pytest.mark.parametrize(("end_mib", "expected_mib"), [(60, 30), (40, 0)])

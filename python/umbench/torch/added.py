@@ -13,12 +13,12 @@ aten = torch.ops.aten
 def replace_sums_by_addmm(graph):
     """Replaces mm and add by addmm, unless only generated kernels read the sum."""
     for node in graph.find_nodes(op="call_function", target=aten.add.Tensor):
-        for product, other in (node.args[:2], node.args[1::-1]):
-            if is_addmm(node, product, other):
+        for product, addend in (node.args[:2], node.args[1::-1]):
+            if is_addmm(node, product, addend):
                 with graph.inserting_before(node):
-                    made = graph.call_function(aten.addmm.default, (other, *product.args))
-                made.meta = dict(node.meta)
-                node.replace_all_uses_with(made)
+                    addmm_node = graph.call_function(aten.addmm.default, (addend, *product.args))
+                addmm_node.meta = dict(node.meta)
+                node.replace_all_uses_with(addmm_node)
                 graph.erase_node(node)
                 graph.erase_node(product)
                 break
@@ -28,9 +28,9 @@ def is_addmm(sum_node, product, addend):
     """Whether the library adds `addend` to `product` for the sum `sum_node`."""
     if not isinstance(addend, torch.fx.Node) or not isinstance(product, torch.fx.Node) or product is addend or product.target is not aten.mm.default:
         return False
-    alone = len(product.users) == 1 and not sum_node.kwargs and value_of(addend).dtype == value_of(product).dtype
-    fits = value_of(addend).dim() <= 2 and value_of(sum_node).shape == value_of(product).shape
-    return alone and fits and not all(map(is_generated_reader, sum_node.users))
+    only_sum_reads_product = len(product.users) == 1 and not sum_node.kwargs and value_of(addend).dtype == value_of(product).dtype
+    shapes_fit = value_of(addend).dim() <= 2 and value_of(sum_node).shape == value_of(product).shape
+    return only_sum_reads_product and shapes_fit and not all(map(is_generated_reader, sum_node.users))
 
 
 def is_generated_reader(user):

@@ -14,14 +14,14 @@ import weakref
 import torch
 
 from . import placing, private, steering
-from .placing import MARK
-from .steering import MAX_SMALL
+from .placing import MARK_BYTES
+from .steering import MAX_SMALL_BYTES
 
 MIB = 2**20
-PAGE = 12 * MIB       # bytes that the allocator maps at a time (private.ALLOCATOR)
-GRAIN = 512           # allocations are multiples of these bytes
+PAGE_BYTES = 12 * MIB       # bytes that the allocator maps at a time (private.ALLOCATOR_SETTINGS)
+GRAIN_BYTES = 512           # allocations are multiples of these bytes
 MAX_REMAPS = 20        # maximum number of successive steps before which memory is mapped again
-SPARE = 1             # pages that small allocations may take before memory is mapped again
+SPARE_PAGES = 1             # pages that small allocations may take before memory is mapped again
 
 
 class FreePieces:
@@ -31,49 +31,49 @@ class FreePieces:
     def __init__(self, sizes_and_growths):
         self.free, self.size_at, self.begin_of, self.growth = [], {}, {}, {}
         address = 0
-        for size, growth in sizes_and_growths:
-            if size:
-                self._add(address, size)
-                self.growth[address + size] = growth
-                address += size + PAGE
+        for byte_count, growth in sizes_and_growths:
+            if byte_count:
+                self._add(address, byte_count)
+                self.growth[address + byte_count] = growth
+                address += byte_count + PAGE_BYTES
 
     def copy(self):
-        made = FreePieces(())
-        made.free, made.size_at, made.begin_of, made.growth = list(self.free), dict(self.size_at), dict(self.begin_of), self.growth
-        return made
+        pieces_copy = FreePieces(())
+        pieces_copy.free, pieces_copy.size_at, pieces_copy.begin_of, pieces_copy.growth = list(self.free), dict(self.size_at), dict(self.begin_of), self.growth
+        return pieces_copy
 
     def piece_for(self, byte_count):
         """(bytes, address) of the piece that the allocator takes, or None if none is large enough. The bytes by which a piece could grow
         count as its size."""
-        at = bisect.bisect_left(self.free, (byte_count, 0))
-        if at == len(self.free):
+        index = bisect.bisect_left(self.free, (byte_count, 0))
+        if index == len(self.free):
             return None
-        while at + 1 < len(self.free) and self._size_with_growth(self.free[at + 1]) < self._size_with_growth(self.free[at]):
-            at += 1
-        return self.free[at]
+        while index + 1 < len(self.free) and self._size_with_growth(self.free[index + 1]) < self._size_with_growth(self.free[index]):
+            index += 1
+        return self.free[index]
 
     def take(self, byte_count):
         """Takes memory; returns its address, or None if no piece is large enough."""
-        found = self.piece_for(byte_count)
-        if found is None:
+        piece = self.piece_for(byte_count)
+        if piece is None:
             return None
-        length, address = found
-        self._remove(length, address)
-        if length > byte_count:
-            self._add(address + byte_count, length - byte_count)
+        piece_bytes, address = piece
+        self._remove(piece_bytes, address)
+        if piece_bytes > byte_count:
+            self._add(address + byte_count, piece_bytes - byte_count)
         return address
 
     def give_back(self, address, byte_count):
         """Gives memory at an address back, and joins it with free neighbours."""
         if address in self.begin_of:
-            before = self.begin_of[address]
-            byte_count += self.size_at[before]
-            self._remove(self.size_at[before], before)
-            address = before
+            previous_address = self.begin_of[address]
+            byte_count += self.size_at[previous_address]
+            self._remove(self.size_at[previous_address], previous_address)
+            address = previous_address
         if address + byte_count in self.size_at:
-            behind = self.size_at[address + byte_count]
-            self._remove(behind, address + byte_count)
-            byte_count += behind
+            next_bytes = self.size_at[address + byte_count]
+            self._remove(next_bytes, address + byte_count)
+            byte_count += next_bytes
         self._add(address, byte_count)
 
     def _size_with_growth(self, size_and_address):
@@ -89,31 +89,31 @@ class FreePieces:
         del self.size_at[address], self.begin_of[address + byte_count]
 
 
-def most_used_stream(allocator_events):
+def most_used_stream_handle(allocator_events):
     """The number of the stream with the most allocations among the allocator's events; 0 if there are none."""
-    streams = [event["stream"] for event in allocator_events if event["action"] == "alloc"]
-    return max(set(streams), key=streams.count, default=0)
+    stream_handles = [event["stream"] for event in allocator_events if event["action"] == "alloc"]
+    return max(set(stream_handles), key=stream_handles.count, default=0)
 
 
-def allocation_requests_of(allocator_events, stream_number):
+def allocation_requests_of(allocator_events, stream_handle):
     """[(is allocation, key, bytes, point)] of a step's large allocations and frees on a stream, from the allocator's events.
     `point` is the number of earlier marks minus one. Allocations that outlive the step are freed at its end."""
-    found, held, point = [], {}, -1
-    for number, event in enumerate(allocator_events):
-        size = -(-event["size"] // GRAIN) * GRAIN
-        if event["action"] == "alloc" and event["size"] == MARK:
+    requests, key_and_size_at_address, point = [], {}, -1
+    for event_number, event in enumerate(allocator_events):
+        byte_count = -(-event["size"] // GRAIN_BYTES) * GRAIN_BYTES
+        if event["action"] == "alloc" and event["size"] == MARK_BYTES:
             point += 1
-        elif event["action"] == "alloc" and event["stream"] == stream_number and size > MAX_SMALL:
-            held[event["addr"]] = (number, size)
-            found.append((True, number, size, point))
-        elif event["action"] == "free_completed" and event["addr"] in held:
-            found.append((False, *held.pop(event["addr"]), point))
-    return found + [(False, *each, point) for each in held.values()]
+        elif event["action"] == "alloc" and event["stream"] == stream_handle and byte_count > MAX_SMALL_BYTES:
+            key_and_size_at_address[event["addr"]] = (event_number, byte_count)
+            requests.append((True, event_number, byte_count, point))
+        elif event["action"] == "free_completed" and event["addr"] in key_and_size_at_address:
+            requests.append((False, *key_and_size_at_address.pop(event["addr"]), point))
+    return requests + [(False, *key_and_size, point) for key_and_size in key_and_size_at_address.values()]
 
 
-def end_recording(marks):
+def end_recording(marking_follower):
     private.set_recording_allocations(False)
-    placing.remove_follower(marks)
+    placing.remove_follower(marking_follower)
 
 
 class Arena:
@@ -155,29 +155,29 @@ class Arena:
             events = private.recorded_allocator_events(self.device)
         finally:
             self.cancel_recording()
-        self.stream = most_used_stream(events)
+        self.stream = most_used_stream_handle(events)
         self.requests, self.points = allocation_requests_of(events, self.stream), self.marks.points
-        if sum(event["action"] == "alloc" and event["size"] == MARK for event in events) != len(self.points):  # another allocation has the size of a mark
+        if sum(event["action"] == "alloc" and event["size"] == MARK_BYTES for event in events) != len(self.points):  # another allocation has the size of a mark
             self.requests, self.points = [(*request[:3], -1) for request in self.requests], []
         return True
 
     def requests_of_passes(self):
         """(requests of the recorded step's forward and backward pass, the most bytes that its other large tensors take at once); None if there were
         other passes or if they are not known."""
-        ends = [number for number, point in enumerate(self.points) if point < 0]
-        if [self.points[number] for number in ends] != [*placing.FORWARD, *placing.BACKWARD]:
+        indices_of_pass_ends = [index for index, point in enumerate(self.points) if point < 0]
+        if [self.points[index] for index in indices_of_pass_ends] != [*placing.FORWARD_POINTS, *placing.BACKWARD_POINTS]:
             return None
-        inside, found, held, most = set(), [], 0, 0
+        keys_of_passes, requests_inside, outside_bytes, most_outside_bytes = set(), [], 0, 0
         for request in self.requests:
             is_taken, key, size, point = request
-            if is_taken and (ends[0] <= point < ends[1] or ends[2] <= point < ends[3]):
-                inside.add(key)
-            if key in inside:
-                found.append(request)
+            if is_taken and (indices_of_pass_ends[0] <= point < indices_of_pass_ends[1] or indices_of_pass_ends[2] <= point < indices_of_pass_ends[3]):
+                keys_of_passes.add(key)
+            if key in keys_of_passes:
+                requests_inside.append(request)
             else:
-                held += size if is_taken else -size
-                most = max(most, held)
-        return found, most
+                outside_bytes += size if is_taken else -size
+                most_outside_bytes = max(most_outside_bytes, outside_bytes)
+        return requests_inside, most_outside_bytes
 
     def cancel_recording(self):
         """Ends recording, if there is any, and keeps nothing."""
@@ -187,11 +187,11 @@ class Arena:
 
     def mappable_bytes(self):
         """Bytes that may be mapped in addition to those in use, without the small allocations of a step."""
-        told = private.allocator_statistics(self.device)
-        small = told["reserved_bytes"]["small_pool"]
-        self.small = max(self.small, small["peak"])
-        allowed = torch.cuda.get_per_process_memory_fraction(self.device) * torch.cuda.get_device_properties(self.device).total_memory
-        return int(min(self.budget, allowed)) - told["reserved_bytes"]["all"]["current"] - (self.small - small["current"])
+        statistics = private.allocator_statistics(self.device)
+        small_pool = statistics["reserved_bytes"]["small_pool"]
+        self.small = max(self.small, small_pool["peak"])
+        allowed_bytes = torch.cuda.get_per_process_memory_fraction(self.device) * torch.cuda.get_device_properties(self.device).total_memory
+        return int(min(self.budget, allowed_bytes)) - statistics["reserved_bytes"]["all"]["current"] - (self.small - small_pool["current"])
 
     def map_memory(self):
         """Maps one piece for the stream of the step: as many pages as a step has fitted into, at first all that the budget allows but SPARE.
@@ -199,10 +199,10 @@ class Arena:
         self.holds = None
         placing.set_follower(None)
         is_current = torch.cuda.current_stream(self.device).cuda_stream == self.stream
-        with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_with_number(self.stream, self.device)):
+        with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_with_handle(self.stream, self.device)):
             torch.cuda.empty_cache()
-            allowed = self.mappable_bytes() // PAGE
-            self.pages = min(allowed, self.pages_needed or allowed - SPARE)
+            allowed_pages = self.mappable_bytes() // PAGE_BYTES
+            self.pages = min(allowed_pages, self.pages_needed or allowed_pages - SPARE_PAGES)
             self.refusals = 0 if self.pages < 1 or self._map_pages() else self.refusals + 1
             if self.pages < 1 or self.refusals:
                 return False
@@ -213,18 +213,18 @@ class Arena:
     def _map_pages(self):
         """Makes the allocator map the pages. Returns whether there was memory for them."""
         try:
-            torch.empty(self.pages * PAGE, dtype=torch.uint8, device=self.device)
+            torch.empty(self.pages * PAGE_BYTES, dtype=torch.uint8, device=self.device)
         except torch.OutOfMemoryError:
             return False  # another process has taken the memory
         return True
 
     def _find_holds(self):
         """Finds which pieces to hold so that the recorded step fits into the mapped memory, first those held before. Returns whether it fits."""
-        pieces = FreePieces(private.free_pieces(self.device, self.stream))
+        free_pieces = FreePieces(private.free_bytes_and_growths(self.device, self.stream))
         changes = self.changes
-        if steering.count_requests_with_room(self.requests, changes, pieces.copy()) < len(self.requests):
-            room, begin = max(pieces.free, default=(0, 0))
-            changes, self.lacking = steering.find_holds(self.requests, pieces, begin, room)
+        if steering.count_requests_with_room(self.requests, changes, free_pieces.copy()) < len(self.requests):
+            largest_bytes, largest_address = max(free_pieces.free, default=(0, 0))
+            changes, self.lacking = steering.find_holds(self.requests, free_pieces, largest_address, largest_bytes)
         if changes is None:
             return False
         self.changes, self.holds = changes, placing.HoldingFollower(self.points, changes, self.stream)
@@ -238,8 +238,8 @@ class Arena:
 
     def note_whether_step_fitted(self):
         """Notes and returns whether the step since map_memory() found room for all its large tensors, within the budget."""
-        reserved, retries = self._reserved_bytes_and_retries()
-        self.has_fitted = retries == self.retries and reserved <= self.reserved and self.total_reserved_bytes() <= self.budget
+        reserved_bytes, retry_count = self._reserved_bytes_and_retries()
+        self.has_fitted = retry_count == self.retries and reserved_bytes <= self.reserved and self.total_reserved_bytes() <= self.budget
         self.pages_needed = self.pages if self.has_fitted else 0
         return self.has_fitted
 
@@ -270,6 +270,6 @@ class Arena:
 
     def _reserved_bytes_and_retries(self):
         """(bytes reserved for large allocations, how often the allocator gave memory back to find some)."""
-        told = private.allocator_statistics(self.device)
-        self.small = max(self.small, told["reserved_bytes"]["small_pool"]["peak"])
-        return told["reserved_bytes"]["large_pool"]["current"], told["num_alloc_retries"]
+        statistics = private.allocator_statistics(self.device)
+        self.small = max(self.small, statistics["reserved_bytes"]["small_pool"]["peak"])
+        return statistics["reserved_bytes"]["large_pool"]["current"], statistics["num_alloc_retries"]

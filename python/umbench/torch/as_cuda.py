@@ -5,15 +5,15 @@ import contextlib
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .operators import HALVES
+from .operators import HALF_TYPES
 
 aten = torch.ops.aten
 # Operators that autocast computes in float32 on CUDA and not on the CPU (torch/csrc autocast_mode.h, AT_FORALL_FP32*).
-IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_softmax", "cross_entropy", "cross_entropy_loss", "nll_loss",
+FLOAT32_OPERATORS = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_softmax", "cross_entropy", "cross_entropy_loss", "nll_loss",
               "nll_loss2d", "cumsum", "cumprod", "prod", "sum", "norm", "pow", "exp", "expm1", "log", "log1p", "log2", "log10", "rsqrt",
               "reciprocal", "sinh", "cosh", "tan", "softplus", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
               "cosine_similarity", "binary_cross_entropy_with_logits", "renorm", "logsumexp"}
-MAX_HEAD = 256  # largest extent of a head that cuDNN's attention supports
+MAX_HEAD_WIDTH = 256  # largest extent of a head that cuDNN's attention supports
 MIN_OPERATIONS_PER_VALUE = 150  # a product with more operations for each bf16 value is bound by arithmetic on an H100 (pad_mm.is_mm_compute_bound)
 
 
@@ -28,15 +28,15 @@ for _name in NOT_DECOMPOSED:
 @contextlib.contextmanager
 def keep_undecomposed():
     """A context in which operators of NOT_DECOMPOSED are not decomposed."""
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    kept = {name: getattr(torch.ops.aten, name).default for name in NOT_DECOMPOSED}
-    for name, aten in kept.items():
-        aten.py_kernels[key] = getattr(torch.ops.umbench, name).default
+    dispatch_key = torch._C.DispatchKey.CompositeImplicitAutograd
+    overloads = {name: getattr(torch.ops.aten, name).default for name in NOT_DECOMPOSED}
+    for name, overload in overloads.items():
+        overload.py_kernels[dispatch_key] = getattr(torch.ops.umbench, name).default
     try:
         yield
     finally:
-        for aten in kept.values():
-            del aten.py_kernels[key]
+        for overload in overloads.values():
+            del overload.py_kernels[dispatch_key]
 
 
 class AsCuda(TorchFunctionMode):
@@ -49,11 +49,11 @@ class AsCuda(TorchFunctionMode):
             return attention(*args, **kwargs)
         if name == "cuda" and args and isinstance(args[0], torch.Tensor):
             return args[0]
-        args = tuple(_cpu_for_cuda_device(a) for a in args)
-        kwargs = {key: _cpu_for_cuda_device(a) for key, a in kwargs.items()}
-        if name in IN_FLOAT32 and torch.is_autocast_enabled("cpu") and kwargs.get("dtype") is None:
+        args = tuple(_cpu_for_cuda_device(argument) for argument in args)
+        kwargs = {key: _cpu_for_cuda_device(argument) for key, argument in kwargs.items()}
+        if name in FLOAT32_OPERATORS and torch.is_autocast_enabled("cpu") and kwargs.get("dtype") is None:
             with torch.autocast("cpu", enabled=False):
-                return function(*[_float32_for_half(a) for a in args], **{key: _float32_for_half(a) for key, a in kwargs.items()})
+                return function(*[_float32_for_half(argument) for argument in args], **{key: _float32_for_half(argument) for key, argument in kwargs.items()})
         return function(*args, **kwargs)
 
 
@@ -64,7 +64,7 @@ def _cpu_for_cuda_device(argument):
 
 
 def _float32_for_half(argument):
-    return argument.float() if isinstance(argument, torch.Tensor) and argument.dtype in HALVES else argument
+    return argument.float() if isinstance(argument, torch.Tensor) and argument.dtype in HALF_TYPES else argument
 
 
 @contextlib.contextmanager
@@ -105,8 +105,8 @@ def pad_products_without_gpu():
     def is_padding_worthwhile(match, left, right, op, input=None):
         alignment = pad_mm.get_alignment_size(left)
         m, k, n = *left.shape[-2:], right.shape[-1]
-        odd = alignment and (k > 1 and k % 2 or n > 1 and n % alignment)
-        return odd and m * k * n > MIN_OPERATIONS_PER_VALUE * (m * k + k * n + m * n)
+        has_unaligned_rows = alignment and (k > 1 and k % 2 or n > 1 and n % alignment)
+        return has_unaligned_rows and m * k * n > MIN_OPERATIONS_PER_VALUE * (m * k + k * n + m * n)
 
     usual, pad_mm.should_pad = pad_mm.should_pad, is_padding_worthwhile
     try:
@@ -120,11 +120,11 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     the plain one (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). Only the plain one takes a mask that is trained, as T5's is, or
     whose last extent is expanded."""
     if torch.is_autocast_enabled("cpu"):
-        half = torch.get_autocast_dtype("cpu")
-        query, key, value = (t.to(half) if t.is_floating_point() else t for t in (query, key, value))
+        autocast_type = torch.get_autocast_dtype("cpu")
+        query, key, value = (t.to(autocast_type) if t.is_floating_point() else t for t in (query, key, value))
         if attn_mask is not None and attn_mask.is_floating_point():
-            attn_mask = attn_mask.to(half)
-    if query.dim() != 4 or query.dtype not in (*HALVES, torch.float32):
+            attn_mask = attn_mask.to(autocast_type)
+    if query.dim() != 4 or query.dtype not in (*HALF_TYPES, torch.float32):
         return _attention_of_pytorch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if attn_mask is not None and (attn_mask.requires_grad or attn_mask.dim() not in (2, 4) or attn_mask.stride(-1) != 1 < attn_mask.shape[-1]):
         key, value = _repeat_keys_and_values(query, key, value, enable_gqa)
@@ -134,7 +134,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         bias = torch.where(bias, 0.0, float("-inf")).to(query.dtype) if bias.dtype == torch.bool else bias
         bias = bias.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     needs_gradients = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
-    if query.dtype in HALVES and max(query.shape[-1], value.shape[-1]) <= MAX_HEAD and query.shape[-1] % 8 == value.shape[-1] % 8 == 0:
+    if query.dtype in HALF_TYPES and max(query.shape[-1], value.shape[-1]) <= MAX_HEAD_WIDTH and query.shape[-1] % 8 == value.shape[-1] % 8 == 0:
         return torch.ops.aten._scaled_dot_product_cudnn_attention(query, key, value, bias, needs_gradients, dropout_p, is_causal, False, scale=scale)[0]
     key, value = _repeat_keys_and_values(query, key, value, enable_gqa)
     return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, bias, needs_gradients, dropout_p, is_causal, scale=scale)[0]
@@ -142,8 +142,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 
 def _repeat_keys_and_values(query, key, value, is_grouped):
     """[keys, values], which are repeated if queries are grouped, so that each query head has its own."""
-    times = query.shape[1] // key.shape[1] if is_grouped else 1
-    return [t.repeat_interleave(times, 1) if times > 1 else t for t in (key, value)]
+    repeat_count = query.shape[1] // key.shape[1] if is_grouped else 1
+    return [t.repeat_interleave(repeat_count, 1) if repeat_count > 1 else t for t in (key, value)]
 
 
 def _attention_of_pytorch(query, key, value, mask, dropout, is_causal, scale, is_grouped):
@@ -168,8 +168,8 @@ def _separate_bias(x, weight, bias, *others):
 
 
 def _separate_bias_gradient(gradient, x, weight, sizes, *others):
-    *others, (of_x, of_weight, of_bias) = others
-    if not of_bias:
+    *others, (wants_x, wants_weight, wants_bias) = others
+    if not wants_bias:
         return NotImplemented
-    made = aten.convolution_backward(gradient, x, weight, sizes, *others, [of_x, of_weight, False])
-    return made[0], made[1], gradient.sum([0, *range(2, gradient.dim())])
+    gradients = aten.convolution_backward(gradient, x, weight, sizes, *others, [wants_x, wants_weight, False])
+    return gradients[0], gradients[1], gradient.sum([0, *range(2, gradient.dim())])

@@ -48,7 +48,7 @@ class FakeMode(FakeTensorMode):
     """A FakeTensorMode that survives deep copies. While a model is built, short sequences keep their values, since depths and rates of layers
     are often read from torch.linspace."""
 
-    SEQUENCES = {torch.ops.aten.arange, torch.ops.aten.linspace, torch.ops.aten.logspace}
+    SEQUENCE_OPERATORS = {torch.ops.aten.arange, torch.ops.aten.linspace, torch.ops.aten.logspace}
     MAX_ELEMENTS = 4096
     keeps_sequences = False
 
@@ -61,7 +61,7 @@ class FakeMode(FakeTensorMode):
         return t.numel() <= self.MAX_ELEMENTS and t.device.type == "cpu" and not t.is_sparse and not self.is_our_fake(t)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if self.keeps_sequences and getattr(func, "overloadpacket", None) in self.SEQUENCES:
+        if self.keeps_sequences and getattr(func, "overloadpacket", None) in self.SEQUENCE_OPERATORS:
             with no_dispatch():
                 made = func(*args, **(kwargs or {}))
             if self.may_turn_const(made):
@@ -98,17 +98,17 @@ class UniqueParameters(torch.nn.Module):
         super().__init__()
         self.run = {"module": module}  # a dictionary, so that the module is not registered as a submodule
         self.paths = {}
-        for kind, named in (("p", module.named_parameters()), ("b", module.named_buffers())):
-            for number, (path, tensor) in enumerate(named):
-                self.paths[f"{kind}{number}"] = path
-                if kind == "p":
+        for prefix, named_tensors in (("p", module.named_parameters()), ("b", module.named_buffers())):
+            for number, (path, tensor) in enumerate(named_tensors):
+                self.paths[f"{prefix}{number}"] = path
+                if prefix == "p":
                     self.register_parameter(f"p{number}", tensor)
                 else:
                     self.register_buffer(f"b{number}", tensor)
 
     def forward(self, *inputs):
-        own = {path: getattr(self, name) for name, path in self.paths.items()}
-        return torch.func.functional_call(self.run["module"], own, inputs)
+        tensor_of_path = {path: getattr(self, name) for name, path in self.paths.items()}
+        return torch.func.functional_call(self.run["module"], tensor_of_path, inputs)
 
 
 class ForwardPass(torch.nn.Module):
@@ -130,9 +130,9 @@ def autocast_context(dtype_or_none):
 def loss_or_first_tensor(model_result):
     """The loss or logits of a model's result, else its first tensor."""
     for name in ("loss", "logits"):
-        found = model_result.get(name) if isinstance(model_result, dict) else getattr(model_result, name, None)
-        if isinstance(found, torch.Tensor):
-            return found
+        candidate = model_result.get(name) if isinstance(model_result, dict) else getattr(model_result, name, None)
+        if isinstance(candidate, torch.Tensor):
+            return candidate
     return next(leaf for leaf in tree_leaves(model_result) if isinstance(leaf, torch.Tensor))
 
 
@@ -140,32 +140,32 @@ def capture_joint(make_model_and_inputs, *, compiled, inference=False, autocast=
     """The Joint of the model. make_model_and_inputs() returns (model, inputs). With `compiled` it has the decompositions and passes of torch.compile, else
     eager PyTorch's operators. The example inputs are repeated `batch_factor` times along the batch. `losses_in_shares`: a
     chunks.LossesInShares for the loss that the model returns. Raises CannotExport."""
-    mode = FakeMode(allow_non_fake_inputs=True)
-    at = _RunningModule()
-    with mode, conversions_replace_parameters(), apply_cuda_autocast_on_cpu(), report_compiling(), checkpoints.mark_regions():
-        with errors_in_one_line("the function fails", at), AsCuda(), refuse_torch_load(), skip_initial_values():
-            mode.keeps_sequences = True
-            result = make_model_and_inputs()
-            mode.keeps_sequences = False
-        model, inputs = checked_model_and_inputs(result)
-        at.follow(model)
-        with errors_in_one_line("the model fails on its example inputs", at):
+    fake_mode = FakeMode(allow_non_fake_inputs=True)
+    running_module = _RunningModule()
+    with fake_mode, conversions_replace_parameters(), apply_cuda_autocast_on_cpu(), report_compiling(), checkpoints.mark_regions():
+        with errors_in_one_line("the function fails", running_module), AsCuda(), refuse_torch_load(), skip_initial_values():
+            fake_mode.keeps_sequences = True
+            function_result = make_model_and_inputs()
+            fake_mode.keeps_sequences = False
+        model, inputs = checked_model_and_inputs(function_result)
+        running_module.follow(model)
+        with errors_in_one_line("the model fails on its example inputs", running_module):
             model._apply(to_fake_cpu)
-            inputs = tuple(to_fake_cpu(each) for each in inputs)
+            inputs = tuple(to_fake_cpu(value) for value in inputs)
             if batch_factor > 1:
-                inputs = tuple(torch.cat([each] * batch_factor) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
-            labels = False
+                inputs = tuple(torch.cat([value] * batch_factor) if isinstance(value, torch.Tensor) and value.dim() else value for value in inputs)
+            has_labels = False
             if inference:
-                wrapped = ForwardPass(model.eval(), autocast)
+                wrapped_model = ForwardPass(model.eval(), autocast)
             else:
-                wrapped, inputs, labels = add_loss(model.train(), inputs, autocast)
-                wrapped.losses_in_shares = losses_in_shares
+                wrapped_model, inputs, has_labels = add_loss(model.train(), inputs, autocast)
+                wrapped_model.losses_in_shares = losses_in_shares
             with contextlib.nullcontext() if compiled else keep_undecomposed():
-                joint = _trace_joint(wrapped, inputs, labels, as_cuda.gpu_decompositions() if compiled else {})
-            at.remove_hooks()
+                joint = _trace_joint(wrapped_model, inputs, has_labels, as_cuda.gpu_decompositions() if compiled else {})
+            running_module.remove_hooks()
             if compiled:
-                refuse_graph_breaks(model, inputs[:-1] if labels else inputs)
-                apply_joint_passes(joint.graph, mode)
+                refuse_graph_breaks(model, inputs[:-1] if has_labels else inputs)
+                apply_joint_passes(joint.graph, fake_mode)
             else:
                 checkpoints.recompute_checkpointed_regions(joint.graph.graph)
                 joint.graph.graph.eliminate_dead_code()
@@ -173,26 +173,26 @@ def capture_joint(make_model_and_inputs, *, compiled, inference=False, autocast=
 
 
 def _trace_joint(wrapped_model, inputs, has_labels, decompositions):
-    def capture_joint(graph, joint_inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **_):
+    def stop_at_joint(graph, joint_inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **_):
         raise _Captured(graph, num_fwd_outputs, static_lifetime_input_indices)
 
-    def capture_forward(graph, example_inputs, **_):
-        outputs = next(n for n in graph.graph.nodes if n.op == "output").args[0]
-        raise _Captured(graph, len(outputs), None)
+    def stop_at_forward(graph, example_inputs, **_):
+        forward_output_count = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+        raise _Captured(graph, len(forward_output_count), None)
 
-    unique = UniqueParameters(wrapped_model)
+    unique_module = UniqueParameters(wrapped_model)
     try:
-        aot_module_simplified(unique, list(inputs), fw_compiler=capture_forward, bw_compiler=capture_forward, partition_fn=capture_joint,
-                              decompositions=decompositions, inference_compiler=capture_forward)
+        aot_module_simplified(unique_module, list(inputs), fw_compiler=stop_at_forward, bw_compiler=stop_at_forward, partition_fn=stop_at_joint,
+                              decompositions=decompositions, inference_compiler=stop_at_forward)
     except _Captured as captured:
-        graph, outputs, static = captured.args
+        graph, forward_output_count, static_input_numbers = captured.args
         placeholders = [n for n in graph.graph.nodes if n.op == "placeholder" and not is_tangent(n)]
-        own = len(placeholders) - len(inputs)
-        paths = [path.removeprefix("model.") for path in unique.paths.values()]
+        own_input_count = len(placeholders) - len(inputs)
+        paths = [path.removeprefix("model.") for path in unique_module.paths.values()]
         names = {n.name: path for n, path in zip(placeholders, paths)}
         names |= {n.name: "labels" if has_labels and i + 1 == len(inputs) else "data" if i == 0 else f"data{i + 1}"
-                 for i, n in enumerate(placeholders[own:])}
-        return Joint(graph, outputs, list(range(own)) if static is None else list(static), names, {n.name for n in placeholders[:own]})
+                 for i, n in enumerate(placeholders[own_input_count:])}
+        return Joint(graph, forward_output_count, list(range(own_input_count)) if static_input_numbers is None else list(static_input_numbers), names, {n.name for n in placeholders[:own_input_count]})
     raise CannotExport("the model was not traced: it has no tensor that requires a gradient")
 
 
@@ -232,25 +232,25 @@ def apply_joint_passes(graph, fake_mode):
 def conversions_replace_parameters():
     """A context in which Module.to(), .half() and others replace parameters, since fake ones cannot be swapped. Parameters that two modules
     share stay shared."""
-    usual, made = torch.nn.Module._apply, {}
+    usual, conversion_of_id = torch.nn.Module._apply, {}
 
-    def apply(self, function, recurse=True):
+    def apply_to_module(self, function, recurse=True):
         for child in self.children() if recurse else ():
             child._apply(function)
         for name, parameter in self._parameters.items():
-            if parameter is None or id(parameter) in made and made[id(parameter)][1] is parameter:
+            if parameter is None or id(parameter) in conversion_of_id and conversion_of_id[id(parameter)][1] is parameter:
                 continue
-            if id(parameter) not in made or made[id(parameter)][2] is not function:
+            if id(parameter) not in conversion_of_id or conversion_of_id[id(parameter)][2] is not function:
                 with torch.no_grad():
-                    changed = function(parameter)
-                made[id(parameter)] = (parameter, torch.nn.Parameter(changed, parameter.requires_grad), function)
-            self._parameters[name] = made[id(parameter)][1]
+                    converted = function(parameter)
+                conversion_of_id[id(parameter)] = (parameter, torch.nn.Parameter(converted, parameter.requires_grad), function)
+            self._parameters[name] = conversion_of_id[id(parameter)][1]
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = function(buffer)
         return self
 
-    torch.nn.Module._apply = apply
+    torch.nn.Module._apply = apply_to_module
     try:
         yield
     finally:
@@ -262,10 +262,10 @@ def refuse_torch_load():
     """A context in which torch.load throws, since it would allocate memory."""
     usual = torch.load
 
-    def load(path, *args, **kwargs):
+    def raise_cannot_export(path, *args, **kwargs):
         raise CannotExport(f"the function reads weights ({path}); leave them out: only shapes and types count")
 
-    torch.load = load
+    torch.load = raise_cannot_export
     try:
         yield
     finally:
@@ -336,10 +336,10 @@ def errors_in_one_line(prefix, running_module):
         raise CannotExport(f"{running_module}the model's operators depend on values of its tensors ({error}), so it has no one graph; "
                            "put torch.where in place of such an if, or leave that part out") from None
     except NotImplementedError as error:
-        untraced = re.search(r"HigherOrderOperator (\w+)", str(error))
-        if not untraced:
+        match = re.search(r"HigherOrderOperator (\w+)", str(error))
+        if not match:
             raise
-        raise CannotExport(f"{running_module}the model calls {untraced[1]}, which is not traced; call scaled_dot_product_attention or plain operators") from None
+        raise CannotExport(f"{running_module}the model calls {match[1]}, which is not traced; call scaled_dot_product_attention or plain operators") from None
     except Exception as error:
         raise CannotExport(f"{prefix}: {running_module}{type(error).__name__}: {first_line(error)}") from error
 
@@ -378,10 +378,10 @@ def add_loss(model, inputs, autocast_type):
     if not result.is_floating_point():
         raise CannotExport(f"the model's result is of type {str(result.dtype).removeprefix('torch.')}: neither a loss nor logits; return the loss")
     if result.dim() == 0:
-        wrapped, labels = ModelWithLoss(model, True, autocast_type), False
+        wrapped_model, has_made_up_labels = ModelWithLoss(model, True, autocast_type), False
     elif result.dim() < 2:
         raise CannotExport(f"the model's result is of shape {list(result.shape)}: neither a loss nor logits with a batch; return the loss")
     else:
-        target = torch.zeros([result.shape[0], *result.shape[2:]], dtype=torch.long)
-        wrapped, inputs, labels = ModelWithLoss(model, False, autocast_type), (*inputs, target), True
-    return wrapped, inputs, labels
+        labels = torch.zeros([result.shape[0], *result.shape[2:]], dtype=torch.long)
+        wrapped_model, inputs, has_made_up_labels = ModelWithLoss(model, False, autocast_type), (*inputs, labels), True
+    return wrapped_model, inputs, has_made_up_labels

@@ -12,9 +12,9 @@ from torch.utils.flop_counter import register_flop_formula
 
 FLATTENS = {"flatten", "view", "reshape", "contiguous", "float"}
 LINEAR = {F.linear, torch._C._nn.linear}
-SHARES = (1, 2, 4, 8, 16)  # numbers of shares of the rows
-SHARE_OF_BUDGET = 0.2      # share of the budget that the logits of one share and their gradients may take
-SHARE_IF_FROZEN = 0.08     # the same if the weight is frozen: then more shares cost no sums of gradients
+SHARE_COUNTS = (1, 2, 4, 8, 16)  # numbers of shares of the rows
+LOGITS_SHARE_OF_BUDGET = 0.2      # share of the budget that the logits of one share and their gradients may take
+LOGITS_SHARE_IF_FROZEN = 0.08     # the same if the weight is frozen: then more shares cost no sums of gradients
 
 
 # An operator that copies rows after the gradients of the previous share are computed. Without it Inductor would compute all logits first.
@@ -48,8 +48,8 @@ def add_product(total, left, right, out=None):
         if out is not None:
             return torch.ops.aten.addmm.dtype_out(total, left, right, torch.float32, out=out)
         return torch.ops.aten.addmm.dtype(total, left, right, torch.float32)
-    made = (left @ right).float()
-    return made if total is None else torch.add(total, made, out=out)
+    product = (left @ right).float()
+    return product if total is None else torch.add(total, product, out=out)
 
 
 def add_product_(total, left, right):
@@ -82,14 +82,14 @@ def is_product_added_to_sum(node):
 
 def overwrite_sums(module):
     """Makes products of a forward or backward graph overwrite the sum to which they are added, if nothing reads it later."""
-    order = {node: i for i, node in enumerate(module.graph.nodes)}
+    index_of_node = {node: i for i, node in enumerate(module.graph.nodes)}
     for node in filter(is_product_added_to_sum, list(module.graph.nodes)):
         total, left, right = node.args
-        if total.op != "call_function" or any(order[user] > order[node] for user in total.users):
+        if total.op != "call_function" or any(index_of_node[user] > index_of_node[node] for user in total.users):
             continue
         with module.graph.inserting_before(node):
-            new = module.graph.call_function(torch.ops.umbench.add_product_.default, (total, left, right))
-        new.meta["val"], order[new] = None, order[node]
+            overwriting_node = module.graph.call_function(torch.ops.umbench.add_product_.default, (total, left, right))
+        overwriting_node.meta["val"], index_of_node[overwriting_node] = None, index_of_node[node]
         node.replace_all_uses_with(total)
         module.graph.erase_node(node)
     module.recompile()
@@ -100,49 +100,49 @@ class LinearLossInShares(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, bias, labels, ignored_label, share_count, weight_is_trained):
-        kind = hidden.device.type
-        half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
-        with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else contextlib.nullcontext():
-            rows, half_weight = hidden.reshape(-1, hidden.shape[-1]).to(half), weight.to(half)
+        device_type = hidden.device.type
+        product_type = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else hidden.dtype
+        with torch.autocast(device_type, enabled=False) if torch.is_autocast_enabled(device_type) else contextlib.nullcontext():
+            hidden_rows, typed_weight = hidden.reshape(-1, hidden.shape[-1]).to(product_type), weight.to(product_type)
             labels = labels.reshape(-1)
-            total = torch.zeros((), device=hidden.device)
-            of_rows, of_weight, of_bias = [], None, None
-            for share, share_labels in zip(rows.chunk(share_count), labels.chunk(share_count)):
-                if of_rows:
-                    share = torch.ops.umbench.after_gradients(share, of_rows[-1] if of_weight is None else of_weight, of_rows[-1])
-                logits = F.linear(share, half_weight, None if bias is None else bias.to(half)).float()
+            total_loss = torch.zeros((), device=hidden.device)
+            rows_gradients, weight_gradient, bias_gradient = [], None, None
+            for share_rows, share_labels in zip(hidden_rows.chunk(share_count), labels.chunk(share_count)):
+                if rows_gradients:
+                    share_rows = torch.ops.umbench.after_gradients(share_rows, rows_gradients[-1] if weight_gradient is None else weight_gradient, rows_gradients[-1])
+                logits = F.linear(share_rows, typed_weight, None if bias is None else bias.to(product_type)).float()
                 loss, logits_gradient = loss_and_gradient(logits, share_labels, ignored_label)
-                total = total + loss
-                logits_gradient = logits_gradient.to(half)
-                of_rows.append(logits_gradient @ half_weight)
+                total_loss = total_loss + loss
+                logits_gradient = logits_gradient.to(product_type)
+                rows_gradients.append(logits_gradient @ typed_weight)
                 if weight_is_trained:
-                    of_weight = torch.ops.umbench.add_product(of_weight, logits_gradient, share)
+                    weight_gradient = torch.ops.umbench.add_product(weight_gradient, logits_gradient, share_rows)
                 if bias is not None:
-                    part = logits_gradient.float().sum(0)
-                    of_bias = part if of_bias is None else of_bias + part
+                    share_bias_gradient = logits_gradient.float().sum(0)
+                    bias_gradient = share_bias_gradient if bias_gradient is None else bias_gradient + share_bias_gradient
             # Inductor moves the kernel that divides by the count, and all shares, to where the count is made: here, after the waits for copies.
-            count = (labels != ignored_label).sum().float()
+            label_count = (labels != ignored_label).sum().float()
             ctx.types = hidden.dtype, weight.dtype, None if bias is None else bias.dtype
-            ctx.save_for_backward(torch.cat(of_rows).reshape(hidden.shape), of_weight, of_bias, count)
-            return total / count
+            ctx.save_for_backward(torch.cat(rows_gradients).reshape(hidden.shape), weight_gradient, bias_gradient, label_count)
+            return total_loss / label_count
 
     @staticmethod
     def backward(ctx, gradient):
-        of_hidden, of_weight, of_bias, count = ctx.saved_tensors
-        factor = gradient / count
-        hidden, weight, bias = ctx.types
-        return ((of_hidden * factor).to(hidden), None if of_weight is None else (of_weight * factor).to(weight),
-                None if bias is None else (of_bias * factor).to(bias), None, None, None, None)
+        hidden_gradient, weight_gradient, bias_gradient, label_count = ctx.saved_tensors
+        factor = gradient / label_count
+        hidden_type, weight_type, bias_type = ctx.types
+        return ((hidden_gradient * factor).to(hidden_type), None if weight_gradient is None else (weight_gradient * factor).to(weight_type),
+                None if bias_type is None else (bias_gradient * factor).to(bias_type), None, None, None, None)
 
 
 def loss_and_gradient(logits, labels, ignored_label):
     """(the sum of the rows' losses, its gradient with respect to the logits)."""
     normaliser = torch.logsumexp(logits, 1, keepdim=True)
-    counts = (labels != ignored_label)[:, None]
-    safe = torch.where(counts, labels[:, None], 0)
-    loss = torch.where(counts, normaliser - logits.gather(1, safe), 0.0).sum()
-    wanted = torch.arange(logits.shape[1], device=logits.device)[None] == safe
-    gradient = torch.where(counts, (logits - normaliser).exp() - wanted.to(logits.dtype), 0.0)
+    is_counted = (labels != ignored_label)[:, None]
+    counted_labels = torch.where(is_counted, labels[:, None], 0)
+    loss = torch.where(is_counted, normaliser - logits.gather(1, counted_labels), 0.0).sum()
+    is_label = torch.arange(logits.shape[1], device=logits.device)[None] == counted_labels
+    gradient = torch.where(is_counted, (logits - normaliser).exp() - is_label.to(logits.dtype), 0.0)
     return loss, gradient
 
 
@@ -167,17 +167,17 @@ def linear_layers_before(loss_node):
 def share_counts_to_try(graph, budget_bytes):
     """[numbers of shares] to try in order. The first for which there is a plan is used."""
     losses = find_linear_losses(graph)
-    most = max([bytes_with_gradients(traced_value(linear)) for linear, _ in losses], default=0)
-    if most <= 0.01 * budget_bytes:
+    most_bytes = max([bytes_with_gradients(traced_value(linear)) for linear, _ in losses], default=0)
+    if most_bytes <= 0.01 * budget_bytes:
         return [1]
-    allowed = budget_bytes * (SHARE_OF_BUDGET if any(is_trained(linear) for linear, _ in losses) else SHARE_IF_FROZEN)
-    return [share_count for share_count in SHARES if most / share_count <= allowed or share_count == SHARES[-1]]
+    allowed_bytes = budget_bytes * (LOGITS_SHARE_OF_BUDGET if any(is_trained(linear) for linear, _ in losses) else LOGITS_SHARE_IF_FROZEN)
+    return [share_count for share_count in SHARE_COUNTS if most_bytes / share_count <= allowed_bytes or share_count == SHARE_COUNTS[-1]]
 
 
 def bytes_with_gradients(logits):
     """Bytes of logits and their gradients, in the type of products."""
-    half = torch.is_autocast_enabled(logits.device.type) or logits.element_size() == 2
-    return logits.numel() * 2 * (2 if half else 4)
+    is_half = torch.is_autocast_enabled(logits.device.type) or logits.element_size() == 2
+    return logits.numel() * 2 * (2 if is_half else 4)
 
 
 def is_trained(linear_node):
@@ -214,20 +214,20 @@ def share_arguments(linear_node, loss_node, share_count):
 def cut_losses_into_shares(dynamo_module, share_count):
     """A copy of Dynamo's graph that computes each loss in `share_count` parts."""
     graph = torch.fx.Graph()
-    copied = {}
-    graph.output(graph.graph_copy(dynamo_module.graph, copied))
+    copy_of_node = {}
+    graph.output(graph.graph_copy(dynamo_module.graph, copy_of_node))
     if share_count > 1:
         for linear, loss in find_linear_losses(dynamo_module.graph):
-            node, dead = copied[loss], arguments_of_loss(loss)["input"]
+            node, dead_node = copy_of_node[loss], arguments_of_loss(loss)["input"]
             with graph.inserting_before(node):
-                new = graph.call_function(linear_loss_in_shares, torch.fx.node.map_arg(share_arguments(linear, loss, share_count), copied.get))
-            new.meta = dict(node.meta)
-            node.replace_all_uses_with(new)
+                share_loss_node = graph.call_function(linear_loss_in_shares, torch.fx.node.map_arg(share_arguments(linear, loss, share_count), copy_of_node.get))
+            share_loss_node.meta = dict(node.meta)
+            node.replace_all_uses_with(share_loss_node)
             graph.erase_node(node)
-            while dead is not linear:
-                graph.erase_node(copied[dead])
-                dead = dead.args[0]
-            graph.erase_node(copied[linear])
+            while dead_node is not linear:
+                graph.erase_node(copy_of_node[dead_node])
+                dead_node = dead_node.args[0]
+            graph.erase_node(copy_of_node[linear])
     return torch.fx.GraphModule(dynamo_module, graph)
 
 
@@ -242,11 +242,11 @@ class LossesInShares(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs, name, node = kwargs or {}, getattr(function, "__name__", ""), None
-        given, named = self._replace_results_by_nodes((args, kwargs))
+        node_args, node_kwargs = self._replace_results_by_nodes((args, kwargs))
         if function in LINEAR or function is F.cross_entropy:
-            node = self.graph.call_function(function, given, named)
-        elif name in FLATTENS and given and isinstance(given[0], torch.fx.Node):
-            node = self.graph.call_method(name, given, named)
+            node = self.graph.call_function(function, node_args, node_kwargs)
+        elif name in FLATTENS and node_args and isinstance(node_args[0], torch.fx.Node):
+            node = self.graph.call_method(name, node_args, node_kwargs)
         if function is F.cross_entropy and self.share_count > 1:
             for linear in linear_layers_before(node):
                 return linear_loss_in_shares(*torch.fx.node.map_arg(share_arguments(linear, node, self.share_count), traced_value))

@@ -15,8 +15,8 @@ from .walk import View
 
 def have_same_layout(tensors, wanted_type="f32"):
     """Whether all tensors are known, have the type `wanted_type` and the same memory order."""
-    wide = {t.order for t in tensors if t.shape[1] > 1 and t.shape[2] * t.shape[3] > 1}
-    return all(t is not None for t in tensors) and len(wide) <= 1 and all(t.type == wanted_type for t in tensors)
+    orders = {t.order for t in tensors if t.shape[1] > 1 and t.shape[2] * t.shape[3] > 1}
+    return all(t is not None for t in tensors) and len(orders) <= 1 and all(t.type == wanted_type for t in tensors)
 
 
 def map_convolution(walk, node):
@@ -55,16 +55,16 @@ def map_convolution_backward(walk, node):
         return False
     name = walk.label_of(node)
     attributes = _window_attributes(node.args[4], node.args[5], node.args[9])
-    wants = node.args[10]
-    outs = [walk.add_result(node, f"{name}.{what}", i) if wanted else None
-            for i, (what, wanted) in enumerate(zip(("dx", "dw", "db"), wants))]
-    if outs[1] is not None:
-        walk.add_op(node, name + ".backward_filter", "convolution_backward_filter", attributes, [x, dy], [outs[1]])
-    if outs[2] is not None:
-        walk.add_op(node, name + ".backward_bias", "bias_backward", {}, [dy], [outs[2]])
-    if outs[0] is not None:
-        walk.add_op(node, name + ".backward_data", "convolution_backward_data", attributes, [w, dy], [outs[0]])
-    walk.views[node] = [View(o) if o is not None else None for o in outs]
+    gradient_mask = node.args[10]
+    gradients = [walk.add_result(node, f"{name}.{suffix}", i) if wanted else None
+            for i, (suffix, wanted) in enumerate(zip(("dx", "dw", "db"), gradient_mask))]
+    if gradients[1] is not None:
+        walk.add_op(node, name + ".backward_filter", "convolution_backward_filter", attributes, [x, dy], [gradients[1]])
+    if gradients[2] is not None:
+        walk.add_op(node, name + ".backward_bias", "bias_backward", {}, [dy], [gradients[2]])
+    if gradients[0] is not None:
+        walk.add_op(node, name + ".backward_data", "convolution_backward_data", attributes, [w, dy], [gradients[0]])
+    walk.views[node] = [View(o) if o is not None else None for o in gradients]
     return True
 
 
@@ -75,24 +75,24 @@ def map_native_batch_norm_legit_functional(walk, node):
     if x.shape != list(node.args[0].meta["val"].shape):
         return False
     name = walk.label_of(node)
-    y, mean, deviation = (walk.add_result(node, f"{name}.{what}", i) for i, what in enumerate(("y", "mean", "inverse_deviation")))
+    y, mean, inverse_deviation = (walk.add_result(node, f"{name}.{suffix}", i) for i, suffix in enumerate(("y", "mean", "inverse_deviation")))
     walk.norms[scale] = shift
-    walk.views[node] = [View(y), View(mean), View(deviation), None, None]
-    walk.add_op(node, name, "batch_norm", {"epsilon": node.args[7]}, [x, scale, shift], [y, mean, deviation])
+    walk.views[node] = [View(y), View(mean), View(inverse_deviation), None, None]
+    walk.add_op(node, name, "batch_norm", {"epsilon": node.args[7]}, [x, scale, shift], [y, mean, inverse_deviation])
     return True
 
 
 def map_native_batch_norm_backward(walk, node):
-    dy, x, scale, mean, deviation = (walk.plain_tensor(node.args[i]) if node.args[i] is not None else None for i in (0, 1, 2, 5, 6))
+    dy, x, scale, mean, inverse_deviation = (walk.plain_tensor(node.args[i]) if node.args[i] is not None else None for i in (0, 1, 2, 5, 6))
     shift = walk.norms.get(scale)
-    if None in (dy, x, scale, mean, deviation, shift) or not node.args[7] or node.args[9] != [True, True, True]:
+    if None in (dy, x, scale, mean, inverse_deviation, shift) or not node.args[7] or node.args[9] != [True, True, True]:
         return False
     if not have_same_layout([dy, x], x.type) or dy.shape != x.shape:
         return False
     name = walk.label_of(node)
-    outs = [walk.add_result(node, f"{name}.{what}", i) for i, what in enumerate(("dx", "dscale", "dshift"))]
-    walk.views[node] = [View(o) for o in outs]
-    walk.add_op(node, name + ".backward", "batch_norm_backward", {}, [x, scale, shift, mean, deviation, dy], outs, (5, 0))
+    gradients = [walk.add_result(node, f"{name}.{suffix}", i) for i, suffix in enumerate(("dx", "dscale", "dshift"))]
+    walk.views[node] = [View(o) for o in gradients]
+    walk.add_op(node, name + ".backward", "batch_norm_backward", {}, [x, scale, shift, mean, inverse_deviation, dy], gradients, (5, 0))
     return True
 
 
@@ -123,8 +123,8 @@ def map_hardtanh(walk, node):
 
 def map_hardtanh_backward(walk, node):
     """PyTorch saves the input of the ReLU6, umbench the output. Both are between 0 and 6 for the same elements."""
-    read = [walk.plain_tensor(node.args[1]), walk.plain_tensor(node.args[0])]
-    return is_relu6(node.args[2:4]) and add_pointwise(walk, node, "relu_backward", read, (1, 0), {"capped": True})
+    operands = [walk.plain_tensor(node.args[1]), walk.plain_tensor(node.args[0])]
+    return is_relu6(node.args[2:4]) and add_pointwise(walk, node, "relu_backward", operands, (1, 0), {"capped": True})
 
 
 def is_relu6(limits):
@@ -140,81 +140,81 @@ def map_avg_pool2d_backward(walk, node):
 
 
 def add_average_pool(walk, node, kind, pool_arguments, name_suffix):
-    given, attributes = walk.plain_tensor(node.args[0]), _attributes_of_average_pool(pool_arguments)
-    if attributes is None or not _keeps_four_extents(node.args[0], given):
+    operand, attributes = walk.plain_tensor(node.args[0]), _attributes_of_average_pool(pool_arguments)
+    if attributes is None or not _keeps_four_extents(node.args[0], operand):
         return False
-    made = walk.add_result(node, walk.label_of(node) + name_suffix)
-    walk.views[node] = View(made)
-    walk.add_op(node, walk.label_of(node), kind, attributes, [given], [made])
+    result = walk.add_result(node, walk.label_of(node) + name_suffix)
+    walk.views[node] = View(result)
+    walk.add_op(node, walk.label_of(node), kind, attributes, [operand], [result])
     return True
 
 
 def map_cat(walk, node):
-    nodes, along = node.args[0], node.args[1] if len(node.args) > 1 else 0
-    parts = [walk.plain_tensor(n) for n in nodes]
-    if len(parts) < 2 or along not in (1, -3) or not all(_keeps_four_extents(n, t) for n, t in zip(nodes, parts)):
+    operand_nodes, dimension = node.args[0], node.args[1] if len(node.args) > 1 else 0
+    operands = [walk.plain_tensor(n) for n in operand_nodes]
+    if len(operands) < 2 or dimension not in (1, -3) or not all(_keeps_four_extents(n, t) for n, t in zip(operand_nodes, operands)):
         return False
-    if not have_same_layout(parts, parts[0].type):
+    if not have_same_layout(operands, operands[0].type):
         return False
     y = walk.add_result(node, walk.label_of(node) + ".y")
-    if y.order != parts[0].order and y.shape[2] * y.shape[3] > 1:
+    if y.order != operands[0].order and y.shape[2] * y.shape[3] > 1:
         return remove_added_tensor(walk, y)
     walk.views[node] = View(y)
-    walk.add_op(node, walk.label_of(node), "concat", {}, parts, [y])
+    walk.add_op(node, walk.label_of(node), "concat", {}, operands, [y])
     return True
 
 
 def split_concat_gradient(walk, node):
     """Splits a gradient whose slices of channels are read, the gradient of a concatenation, into one tensor for each slice. Returns False if
     that is not possible."""
-    source = node.args[0]
-    dy, cuts = walk.plain_tensor(source), [(sliced_channel_range(user), user) for user in source.users if sliced_channel_range(user)]
-    pieces = sorted({cut for cut, _ in cuts})
-    tiles = len(pieces) > 1 and [first for first, _ in pieces] == [0] + [end for _, end in pieces[:-1]]
-    if walk.use != "activation_gradient" or not _keeps_four_extents(source, dy) or not tiles or pieces[-1][1] != dy.shape[1]:
+    concat_gradient = node.args[0]
+    dy, ranges_and_users = walk.plain_tensor(concat_gradient), [(sliced_channel_range(user), user) for user in concat_gradient.users if sliced_channel_range(user)]
+    channel_ranges = sorted({channel_range for channel_range, _ in ranges_and_users})
+    are_contiguous = len(channel_ranges) > 1 and [begin for begin, _ in channel_ranges] == [0] + [end for _, end in channel_ranges[:-1]]
+    if walk.use != "activation_gradient" or not _keeps_four_extents(concat_gradient, dy) or not are_contiguous or channel_ranges[-1][1] != dy.shape[1]:
         return False
-    made = {}
-    for cut, user in cuts:
-        if cut not in made:
-            made[cut] = walk.add_result(user, walk.label_of(user) + ".dx")
-            made[cut].order = dy.order
-        walk.views[user] = View(made[cut])
-    walk.add_op(node, walk.label_of(source) + ".backward", "concat_backward", {}, [dy], [made[cut] for cut in pieces])
+    gradient_of_range = {}
+    for channel_range, user in ranges_and_users:
+        if channel_range not in gradient_of_range:
+            gradient_of_range[channel_range] = walk.add_result(user, walk.label_of(user) + ".dx")
+            gradient_of_range[channel_range].order = dy.order
+        walk.views[user] = View(gradient_of_range[channel_range])
+    walk.add_op(node, walk.label_of(concat_gradient) + ".backward", "concat_backward", {}, [dy], [gradient_of_range[channel_range] for channel_range in channel_ranges])
     return True
 
 
 def map_add(walk, node):
-    both = [walk.plain_tensor(n) for n in node.args[:2]]
-    return not node.kwargs and both[0] is not both[1] and add_pointwise(walk, node, "add", both, (0, 0))
+    operands = [walk.plain_tensor(n) for n in node.args[:2]]
+    return not node.kwargs and operands[0] is not operands[1] and add_pointwise(walk, node, "add", operands, (0, 0))
 
 
 def map_max_pool2d_with_indices(walk, node):
-    x, (h, w) = walk.plain_tensor(node.args[0]), _pair(node.args[1])
-    stride, pad, dilation = (_pair(node.args[i]) if len(node.args) > i and node.args[i] != [] else usual
-                             for i, usual in ((2, (h, w)), (3, (0, 0)), (4, (1, 1))))
-    readers = [user for user in node.users if user.target is operator.getitem and user.args[1] == 1]
-    backward = all(operator_name(u) == "max_pool2d_with_indices_backward" for r in readers for u in r.users)
-    if x is None or h != w or stride[0] != stride[1] or pad[0] != pad[1] or dilation != (1, 1) or h > 256 or not backward:
+    x, (h, w) = walk.plain_tensor(node.args[0]), _two_extents(node.args[1])
+    stride, pad, dilation = (_two_extents(node.args[i]) if len(node.args) > i and node.args[i] != [] else default
+                             for i, default in ((2, (h, w)), (3, (0, 0)), (4, (1, 1))))
+    items_with_indices = [user for user in node.users if user.target is operator.getitem and user.args[1] == 1]
+    only_backward_reads = all(operator_name(u) == "max_pool2d_with_indices_backward" for r in items_with_indices for u in r.users)
+    if x is None or h != w or stride[0] != stride[1] or pad[0] != pad[1] or dilation != (1, 1) or h > 256 or not only_backward_reads:
         return False
     if x.shape != list(node.args[0].meta["val"].shape):
         return False
-    y, index = walk.add_result(node, walk.label_of(node) + ".y", 0), walk.add_result(node, walk.label_of(node) + ".index", 1)
-    index.type = "u8" if h <= 16 else "u16"
+    y, indices = walk.add_result(node, walk.label_of(node) + ".y", 0), walk.add_result(node, walk.label_of(node) + ".index", 1)
+    indices.type = "u8" if h <= 16 else "u16"
     attributes = {"window": h, "stride": stride[0], "pad": pad[0]}
-    index.pool = attributes
-    walk.views[node] = [View(y), View(index)]
-    walk.add_op(node, walk.label_of(node), "max_pool", attributes, [x], [y, index])
+    indices.pool = attributes
+    walk.views[node] = [View(y), View(indices)]
+    walk.add_op(node, walk.label_of(node), "max_pool", attributes, [x], [y, indices])
     return True
 
 
 def map_max_pool2d_with_indices_backward(walk, node):
-    dy, index = walk.plain_tensor(node.args[0]), walk.plain_tensor(node.args[7])
-    attributes = getattr(index, "pool", None)
-    if dy is None or attributes is None or dy.shape != index.shape:
+    dy, indices = walk.plain_tensor(node.args[0]), walk.plain_tensor(node.args[7])
+    attributes = getattr(indices, "pool", None)
+    if dy is None or attributes is None or dy.shape != indices.shape:
         return False
     dx = walk.add_result(node, walk.label_of(node) + ".dx")
     walk.views[node] = View(dx)
-    walk.add_op(node, walk.label_of(node), "max_pool_backward", attributes, [dy, index], [dx])
+    walk.add_op(node, walk.label_of(node), "max_pool_backward", attributes, [dy, indices], [dx])
     return True
 
 
@@ -236,14 +236,14 @@ def add_linear(walk, node, x, w, zero_or_one_bias):
     if x is None or w is None or w.use != "parameter" or not have_same_layout([x, w], x.type) or any(b.type != "f32" for b in zero_or_one_bias):
         return False
     rows, columns = node.args[-2].meta["val"].shape
-    wanted = [w.shape[0], *x.shape[1:]]
-    if x.shape[0] != rows or math.prod(x.shape[1:]) != columns or (w.fixed and w.shape != wanted):
+    weight_shape = [w.shape[0], *x.shape[1:]]
+    if x.shape[0] != rows or math.prod(x.shape[1:]) != columns or (w.fixed and w.shape != weight_shape):
         return False
     name = walk.label_of(node)
     y = walk.add_result(node, name + ".y")
     if y.shape != [rows, w.shape[0], 1, 1]:
         return remove_added_tensor(walk, y)
-    w.shape, w.fixed = wanted, True
+    w.shape, w.fixed = weight_shape, True
     walk.views[node] = View(y)
     walk.add_op(node, name, "linear", {}, [x, w, *zero_or_one_bias], [y])
     return True
@@ -263,8 +263,8 @@ def add_linear_input_gradient(walk, node, w, dy):
 
 
 def add_linear_weight_gradient(walk, node, x, dy):
-    rows = node.args[1].meta["val"].shape[0]
-    if not have_same_layout([x, dy]) or x.shape[0] != rows or dy.shape != [rows, dy.shape[1], 1, 1]:
+    row_count = node.args[1].meta["val"].shape[0]
+    if not have_same_layout([x, dy]) or x.shape[0] != row_count or dy.shape != [row_count, dy.shape[1], 1, 1]:
         return False
     dw = walk.add_result(node, walk.label_of(node) + ".dw")
     dw.shape, dw.fixed = [dy.shape[1], *x.shape[1:]], True
@@ -286,8 +286,8 @@ def map_sum(walk, node):
 
 
 def map_mean(walk, node):
-    x, value = walk.plain_tensor(node.args[0]), node.args[0].meta["val"]
-    if x is None or len(node.args) < 2 or value.dim() != 4 or sorted(d % 4 for d in node.args[1]) != [2, 3] or x.shape != list(value.shape):
+    x, traced_value = walk.plain_tensor(node.args[0]), node.args[0].meta["val"]
+    if x is None or len(node.args) < 2 or traced_value.dim() != 4 or sorted(d % 4 for d in node.args[1]) != [2, 3] or x.shape != list(traced_value.shape):
         return False
     y = walk.add_result(node, walk.label_of(node) + ".y")
     y.shape = [*x.shape[:2], 1, 1]
@@ -298,11 +298,11 @@ def map_mean(walk, node):
 
 def map_div(walk, node):
     """Maps only the gradient of a mean over a plane: it is expanded over the plane and divided by its size. Any other division is refused."""
-    spread = node.args[0]
-    if not isinstance(spread, torch.fx.Node) or operator_name(spread) != "expand" or not isinstance(node.args[1], (int, float)):
+    expand_node = node.args[0]
+    if not isinstance(expand_node, torch.fx.Node) or operator_name(expand_node) != "expand" or not isinstance(node.args[1], (int, float)):
         return False
-    dy, value = walk.plain_tensor(spread.args[0]), node.meta["val"]
-    if dy is None or value.dim() != 4 or dy.shape != [*value.shape[:2], 1, 1] or node.args[1] != math.prod(value.shape[2:]):
+    dy, traced_value = walk.plain_tensor(expand_node.args[0]), node.meta["val"]
+    if dy is None or traced_value.dim() != 4 or dy.shape != [*traced_value.shape[:2], 1, 1] or node.args[1] != math.prod(traced_value.shape[2:]):
         return False
     dx = walk.add_result(node, walk.label_of(node) + ".dx")
     walk.views[node] = View(dx)
@@ -322,7 +322,7 @@ def map_to_copy(walk, node):
     return True
 
 
-def _pair(one_or_two):
+def _two_extents(one_or_two):
     return (one_or_two, one_or_two) if isinstance(one_or_two, int) else (one_or_two[0], one_or_two[-1])
 
 
@@ -337,12 +337,12 @@ def _window_attributes(stride, pad, groups):
 
 def _attributes_of_average_pool(pool_arguments):
     """Attributes of an average pool from its arguments; None if umbench does not support them."""
-    window, stride, pad, _, counts, divisor = list(pool_arguments) + [[], (0, 0), False, True, None][len(pool_arguments) - 1:]
+    window, stride, pad, _, counts_padding, divisor = list(pool_arguments) + [[], (0, 0), False, True, None][len(pool_arguments) - 1:]
     if divisor is not None:
         return None
-    window = _pair(window)
-    return {"window": list(window), "stride": list(_pair(stride) if stride not in ([], None) else window), "pad": list(_pair(pad)),
-            "count_include_pad": bool(counts)}
+    window = _two_extents(window)
+    return {"window": list(window), "stride": list(_two_extents(stride) if stride not in ([], None) else window), "pad": list(_two_extents(pad)),
+            "count_include_pad": bool(counts_padding)}
 
 
 def _keeps_four_extents(node, tensor):
@@ -354,10 +354,10 @@ def sliced_channel_range(node):
     """[begin, end) of the channels of a slice; None for any other view."""
     if operator_name(node) != "slice" or node.meta["val"].dim() != 4 or (len(node.args) > 1 and node.args[1] != 1):
         return None
-    first, end, step = (node.args[i] if len(node.args) > i else usual for i, usual in ((2, 0), (3, None), (4, 1)))
-    channels = node.args[0].meta["val"].shape[1]
-    first, end = first or 0, channels if end is None else min(end, channels)
-    return (first, end) if len(node.args) > 1 and step == 1 and 0 <= first < end else None
+    begin, end, slice_step = (node.args[i] if len(node.args) > i else default for i, default in ((2, 0), (3, None), (4, 1)))
+    channel_count = node.args[0].meta["val"].shape[1]
+    begin, end = begin or 0, channel_count if end is None else min(end, channel_count)
+    return (begin, end) if len(node.args) > 1 and slice_step == 1 and 0 <= begin < end else None
 
 
-KNOWN = {name.removeprefix("map_"): function for name, function in list(globals().items()) if name.startswith("map_")}
+MAP_FUNCTIONS = {name.removeprefix("map_"): function for name, function in list(globals().items()) if name.startswith("map_")}

@@ -11,11 +11,11 @@ from .walk import View
 def map_log_softmax(walk, node):
     logits = walk.plain_tensor(node.args[0])
     users = _operators_reading(node)
-    ends = {"nll_loss_forward", "nll_loss_backward", "_log_softmax_backward_data"}
-    if logits is None or node.args[1] != 1 or logits.shape[2:] != [1, 1] or {operator_name(u) for u in users} - ends:
+    loss_operator_names = {"nll_loss_forward", "nll_loss_backward", "_log_softmax_backward_data"}
+    if logits is None or node.args[1] != 1 or logits.shape[2:] != [1, 1] or {operator_name(u) for u in users} - loss_operator_names:
         return False
-    heads = [u for u in users if operator_name(u) == "nll_loss_forward"]
-    if len(heads) != 1 or not _is_plain_nll(heads[0].args) or logits.shape != [*node.meta["val"].shape, 1, 1]:
+    forward_losses = [u for u in users if operator_name(u) == "nll_loss_forward"]
+    if len(forward_losses) != 1 or not _is_plain_nll(forward_losses[0].args) or logits.shape != [*node.meta["val"].shape, 1, 1]:
         return False
     for user in users:
         if operator_name(user) == "nll_loss_backward" and user.args[0].op != "placeholder":
@@ -58,28 +58,28 @@ def map_log_softmax_backward_data(walk, node):
 def _add_loss_by_rows(walk, node):
     if not _can_be_cut_into_rows(walk, node.args[0], node.args[1]) or not _is_plain_nll(node.args):
         return False
-    log_probabilities, labels = (walk.views[each].tensor for each in node.args[:2])
-    count, loss = walk.add_result(node, "loss.labels", 1), walk.add_result(node, "loss", 0)
-    walk.views[node] = [View(loss), View(count)]
-    rows = node.args[1].meta["val"].numel()
-    walk.add_op(node, "loss.labels", "opaque", {"label": "count_labels", "flops": rows, "bytes": 8 * rows}, [labels], [count])
-    flops, moved, _ = walk.work_of(node)
-    walk.add_op(node, "loss", "opaque", {"label": "nll_loss_forward", "flops": flops, "bytes": moved,
-                                    "cut": {"in": ["part", "part", "whole"], "out": ["sum"]}}, [log_probabilities, labels, count], [loss])
+    log_probabilities, labels = (walk.views[operand_node].tensor for operand_node in node.args[:2])
+    label_count, loss = walk.add_result(node, "loss.labels", 1), walk.add_result(node, "loss", 0)
+    walk.views[node] = [View(loss), View(label_count)]
+    row_count = node.args[1].meta["val"].numel()
+    walk.add_op(node, "loss.labels", "opaque", {"label": "count_labels", "flops": row_count, "bytes": 8 * row_count}, [labels], [label_count])
+    flops, moved_bytes, _ = walk.work_of(node)
+    walk.add_op(node, "loss", "opaque", {"label": "nll_loss_forward", "flops": flops, "bytes": moved_bytes,
+                                    "cut": {"in": ["part", "part", "whole"], "out": ["sum"]}}, [log_probabilities, labels, label_count], [loss])
     return True
 
 
 def _add_loss_gradient_by_rows(walk, node):
-    start, total = walk.views.get(node.args[0]), walk.views.get(node.args[6])
-    if not _can_be_cut_into_rows(walk, node.args[1], node.args[2]) or not isinstance(start, View) or not isinstance(total, View):
+    loss_gradient_view, label_count_view = walk.views.get(node.args[0]), walk.views.get(node.args[6])
+    if not _can_be_cut_into_rows(walk, node.args[1], node.args[2]) or not isinstance(loss_gradient_view, View) or not isinstance(label_count_view, View):
         return False
-    log_probabilities, labels = (walk.views[each].tensor for each in node.args[1:3])
-    made = walk.add_result(node, "loss.backward.y")
-    walk.views[node] = View(made)
-    flops, moved, _ = walk.work_of(node)
-    walk.add_op(node, "loss.backward", "opaque", {"label": "nll_loss_backward", "flops": flops, "bytes": moved,
+    log_probabilities, labels = (walk.views[operand_node].tensor for operand_node in node.args[1:3])
+    logits_gradient = walk.add_result(node, "loss.backward.y")
+    walk.views[node] = View(logits_gradient)
+    flops, moved_bytes, _ = walk.work_of(node)
+    walk.add_op(node, "loss.backward", "opaque", {"label": "nll_loss_backward", "flops": flops, "bytes": moved_bytes,
                                              "cut": {"in": ["whole", "part", "part", "whole"], "out": ["part"]}},
-           [start.tensor, log_probabilities, labels, total.tensor], [made])
+           [loss_gradient_view.tensor, log_probabilities, labels, label_count_view.tensor], [logits_gradient])
     return True
 
 
@@ -91,14 +91,14 @@ def _can_be_cut_into_rows(walk, *nodes):
 
 def _operators_reading(node):
     """The operators that read a value, directly or through views."""
-    found = []
+    readers = []
     for user in node.users:
-        found += _operators_reading(user) if operator_name(user) in PLAIN_VIEWS else [user]
-    return found
+        readers += _operators_reading(user) if operator_name(user) in PLAIN_VIEWS else [user]
+    return readers
 
 
 def _is_plain_nll(nll_arguments):
     return nll_arguments[2] is None and nll_arguments[3] == 1 and nll_arguments[4] == -100
 
 
-KNOWN = {name.removeprefix("map_"): function for name, function in list(globals().items()) if name.startswith("map_")}
+MAP_FUNCTIONS = {name.removeprefix("map_"): function for name, function in list(globals().items()) if name.startswith("map_")}

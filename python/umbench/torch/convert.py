@@ -24,9 +24,9 @@ from .liveness import tensor_bytes
 from .operators import is_repeatable, library_launch_count, operator_name, operations_of_kernel
 from .order import in_running_order
 from .private import split_as_pytorch
-from .values import base_of, is_tangent, module_path_of, changed_input_by_output, output_nodes_of, padded_row_length, stored_bytes, stored_numel, add_unique_name, value_of
+from .values import base_of, is_tangent, module_path_of, changed_input_number_by_output, output_nodes_of, padded_row_length, stored_bytes, stored_numel, add_unique_name, value_of
 
-COPIES = 3  # number of operands and results of a convolution that are copied, each by a kernel
+COPIES_PER_CONVOLUTION = 3  # number of operands and results of a convolution that are copied, each by a kernel
 
 
 @dataclass
@@ -70,16 +70,16 @@ def convert_split(forward_graph, backward_graph, *, num_fwd_outputs, names_and_r
     for graph in filter(None, (forward_graph, backward_graph)):
         replace_sums_by_addmm(graph)
     writer = _DocumentWriter(names_and_roles, layouts.uses_channels_last(forward_graph))
-    returned = output_nodes_of(forward_graph)[:num_fwd_outputs]
-    writer.add_graph(forward_graph, "activation", returned)
-    writer.mark_outputs(returned, set(changed_input_by_output(forward_graph, num_fwd_outputs)))
+    returned_nodes = output_nodes_of(forward_graph)[:num_fwd_outputs]
+    writer.add_graph(forward_graph, "activation", returned_nodes)
+    writer.mark_outputs(returned_nodes, set(changed_input_number_by_output(forward_graph, num_fwd_outputs)))
     if backward_graph is not None:
         writer.bind_saved_values(forward_graph, backward_graph)
         writer.add_graph(backward_graph, "activation_gradient", output_nodes_of(backward_graph))
         writer.name_gradients(output_nodes_of(backward_graph), list(names_and_roles.values()))
     writer.drop_unused_tensors()
-    types = {t["type"] for t in writer.tensors.values() if t["use"] == "activation"}
-    document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
+    activation_types = {t["type"] for t in writer.tensors.values() if t["use"] == "activation"}
+    document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in activation_types else "fp32"),
                 "tensors": list(writer.tensors.values()), "ops": writer.ops}
     return Converted(document, writer.generated, writer.alone, writer.channels_last, writer.launches, writer.copied, writer.unread_buffer_bytes)
 
@@ -95,16 +95,16 @@ def document_text(document):
 
 def _names_and_roles_of_primals(joint_graph, static_input_numbers, known_names):
     """The `names_and_roles` of convert_split()."""
-    static = set(static_input_numbers or ())
-    found = {}
+    static_numbers = set(static_input_numbers or ())
+    name_and_role_of_primal = {}
     placeholders = [n for n in joint_graph.nodes if n.op == "placeholder" and not is_tangent(n)]
     for i, node in enumerate(placeholders):
         desc = node.meta.get("desc")
         path = getattr(desc, "target", None)
-        is_parameter = type(desc).__name__ in ("ParamAOTInput", "BufferAOTInput") or i in static
+        is_parameter = type(desc).__name__ in ("ParamAOTInput", "BufferAOTInput") or i in static_numbers
         role = "parameter" if is_parameter else "input"
-        found[node.name] = (known_names.get(node.name) or path or node.name, role)
-    return found
+        name_and_role_of_primal[node.name] = (known_names.get(node.name) or path or node.name, role)
+    return name_and_role_of_primal
 
 
 class _DocumentWriter:
@@ -122,10 +122,10 @@ class _DocumentWriter:
     def add_graph(self, graph, tensor_use, returned_nodes):
         """Adds a graph. The rows of `returned_nodes` are not padded."""
         self.returned = {base_of(n) for n in returned_nodes if isinstance(n, torch.fx.Node)}
-        last_reader, images_in_traced_order = {}, layouts.images_in_traced_order(graph) if self.channels_last and tensor_use == "activation" else set()
+        last_reader_number, images_in_traced_order = {}, layouts.images_in_traced_order(graph) if self.channels_last and tensor_use == "activation" else set()
         kernels = in_running_order(kernels_of(graph), self.bases_that_outlive(graph))
-        for number, kernel in enumerate(kernels):
-            last_reader |= {read: number for read in kernel.reads}
+        for kernel_number, kernel in enumerate(kernels):
+            last_reader_number |= {base: kernel_number for base in kernel.reads}
         for node in graph.nodes:
             if node.op == "placeholder" and node not in self.memory and isinstance(value_of(node), torch.Tensor):
                 name, role = self.names_and_roles.get(node.name, (node.name, "input"))
@@ -133,8 +133,8 @@ class _DocumentWriter:
         if self.channels_last and tensor_use == "activation":
             for node in layouts.placeholders_to_reorder(graph):
                 self.add_channels_last_copy(node)
-        for number, kernel in enumerate(kernels):
-            self.add_kernel(kernel, tensor_use, {read for read in kernel.reads if last_reader[read] == number}, images_in_traced_order)
+        for kernel_number, kernel in enumerate(kernels):
+            self.add_kernel(kernel, tensor_use, {base for base in kernel.reads if last_reader_number[base] == kernel_number}, images_in_traced_order)
 
     def bases_that_outlive(self, graph):
         """Bases whose memory outlives the graph: results, parameters and inputs."""
@@ -143,8 +143,8 @@ class _DocumentWriter:
 
     def bind_saved_values(self, forward, backward):
         """Maps the backward graph's placeholders to the forward graph's values of the same name, or views of them."""
-        known = {node.name: self.memory[base_of(node)] for node in forward.nodes if base_of(node) in self.memory}
-        self.memory = {node: known[node.name] for node in backward.nodes if node.op == "placeholder" and node.name in known}
+        tensor_of_node_name = {node.name: self.memory[base_of(node)] for node in forward.nodes if base_of(node) in self.memory}
+        self.memory = {node: tensor_of_node_name[node.name] for node in backward.nodes if node.op == "placeholder" and node.name in tensor_of_node_name}
 
     # --- tensors ---
 
@@ -166,33 +166,33 @@ class _DocumentWriter:
 
     def add_kernel(self, kernel, tensor_use, bases_read_last, images_in_traced_order):
         """Adds a kernel's operator and results."""
-        read = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
-        gradient = self.bytes_of_copied_gradient(kernel)
-        padded = kernel.is_generated or operator_name(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
-        made = [self.add_tensor(node, self.label_of(node), tensor_use, padded and node not in self.returned) for node in kernel.writes]
-        made = [name for name in made if name is not None]
-        if not made:
+        read_names = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
+        copied_gradient_bytes = self.bytes_of_copied_gradient(kernel)
+        is_padded = kernel.is_generated or operator_name(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
+        made_names = [self.add_tensor(node, self.label_of(node), tensor_use, is_padded and node not in self.returned) for node in kernel.writes]
+        made_names = [name for name in made_names if name is not None]
+        if not made_names:
             return
         self.record_traced_order(kernel, images_in_traced_order)
-        values = [value_of(b) for b in kernel.reads + kernel.writes if isinstance(value_of(b), torch.Tensor)]
-        flops, products = operations_of_kernel(kernel)
+        traced_values = [value_of(b) for b in kernel.reads + kernel.writes if isinstance(value_of(b), torch.Tensor)]
+        flops, are_products = operations_of_kernel(kernel)
         op = {"name": add_unique_name(self.op_names, self.label_of(kernel.nodes[-1])), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
-              "bytes": sum(stored_bytes(v) for v in values)}
-        op |= {"products": True} if products else {}
-        copies = [] if kernel.is_generated or self.channels_last else layouts.copied_bytes_per_kernel(kernel.nodes[-1])
-        if copies:
-            op |= {"bytes": op["bytes"] + 2 * sum(copies), "workspace_bytes": max(copies)}
-        if gradient:
-            op |= {"bytes": op["bytes"] + 2 * gradient, "workspace_bytes": gradient}
-            self.copied[op["name"]] = gradient
-        op |= {"in": read, "out": made}
+              "bytes": sum(stored_bytes(v) for v in traced_values)}
+        op |= {"products": True} if are_products else {}
+        bytes_of_copies = [] if kernel.is_generated or self.channels_last else layouts.copied_bytes_per_kernel(kernel.nodes[-1])
+        if bytes_of_copies:
+            op |= {"bytes": op["bytes"] + 2 * sum(bytes_of_copies), "workspace_bytes": max(bytes_of_copies)}
+        if copied_gradient_bytes:
+            op |= {"bytes": op["bytes"] + 2 * copied_gradient_bytes, "workspace_bytes": copied_gradient_bytes}
+            self.copied[op["name"]] = copied_gradient_bytes
+        op |= {"in": read_names, "out": made_names}
         op |= {"repeatable": False} if not all(map(is_repeatable, kernel.nodes)) else {}
-        alias = self.overwrite_of(kernel, read, made, bases_read_last)
-        op |= {"alias": alias} if alias else {}
+        overwrite = self.overwrite_of(kernel, read_names, made_names, bases_read_last)
+        op |= {"alias": overwrite} if overwrite else {}
         self.ops.append(op)
-        launches = gpu_kernel_count(kernel) + COPIES * len(copies) + self.has_copied_filter_gradient(kernel) + (gradient > 0)
-        if launches > 1:
-            self.launches[op["name"]] = launches
+        launch_count = gpu_kernel_count(kernel) + COPIES_PER_CONVOLUTION * len(bytes_of_copies) + self.has_copied_filter_gradient(kernel) + (copied_gradient_bytes > 0)
+        if launch_count > 1:
+            self.launches[op["name"]] = launch_count
         if kernel.is_generated:
             self.generated[op["name"]] = kernel
         else:
@@ -200,10 +200,10 @@ class _DocumentWriter:
 
     def add_channels_last_copy(self, node):
         """Adds a copy of an input with channels last, which all its readers read instead."""
-        source = self.memory[node]
-        made = self.add_tensor(node, source + ".channels_last", "activation")
-        size = stored_bytes(value_of(node))
-        self.ops.append({"name": add_unique_name(self.op_names, made), "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * size, "in": [source], "out": [made]})
+        source_name = self.memory[node]
+        copy_name = self.add_tensor(node, source_name + ".channels_last", "activation")
+        byte_count = stored_bytes(value_of(node))
+        self.ops.append({"name": add_unique_name(self.op_names, copy_name), "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * byte_count, "in": [source_name], "out": [copy_name]})
 
     def has_copied_filter_gradient(self, kernel):
         """Whether the gradient of filters has channels last, so that PyTorch copies it to the order of the filters."""
@@ -213,9 +213,9 @@ class _DocumentWriter:
     def record_traced_order(self, kernel, images_in_traced_order):
         """Notes which images that a generated kernel writes keep their traced order: those after the last convolution, and those computed
         only from these."""
-        images = [base for base in kernel.reads if layouts.channels_last_would_reorder_result(base) and base in self.memory]
-        alike = images and all(self.memory[base] in self.traced_order for base in images)
-        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.is_generated and alike and layouts.channels_last_would_reorder_result(base)}
+        image_bases = [base for base in kernel.reads if layouts.channels_last_would_reorder_result(base) and base in self.memory]
+        are_in_traced_order = image_bases and all(self.memory[base] in self.traced_order for base in image_bases)
+        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.is_generated and are_in_traced_order and layouts.channels_last_would_reorder_result(base)}
 
     def bytes_of_copied_gradient(self, kernel):
         """Bytes of the gradient of a convolution's result that PyTorch copies because its order differs from that of the images."""
@@ -225,20 +225,20 @@ class _DocumentWriter:
         return stored_bytes(value_of(node.args[0]))
 
     def overwrite_of(self, kernel, read_names, made_names, bases_read_last):
-        """{"input", "output"}: the indices of an operand and of the result that may overwrite it (kernels.Kernel.over), if the kernel is the
+        """{"input", "output"}: the indices of an operand and of the result that may overwrite it (kernels.Kernel.overwritable), if the kernel is the
         operand's last reader and both are alike; None if there is none."""
         if not kernel.is_generated:
             return None
-        written = [base for base in kernel.writes if base in self.memory]
-        for i, (result, name) in enumerate(zip(written, made_names)):
-            for base in kernel.over[result]:
+        written_bases = [base for base in kernel.writes if base in self.memory]
+        for i, (result, name) in enumerate(zip(written_bases, made_names)):
+            for base in kernel.overwritable[result]:
                 if base not in bases_read_last:
                     continue
-                source = self.memory.get(base)
-                old, new = self.tensors.get(source), self.tensors[name]
-                alike = (source in self.traced_order) == (name in self.traced_order)
-                if old and old["use"] in ("activation", "activation_gradient") and tensor_bytes(old) == tensor_bytes(new) and alike:
-                    return {"input": read_names.index(source), "output": i}
+                operand_name = self.memory.get(base)
+                operand_entry, result_entry = self.tensors.get(operand_name), self.tensors[name]
+                have_same_order = (operand_name in self.traced_order) == (name in self.traced_order)
+                if operand_entry and operand_entry["use"] in ("activation", "activation_gradient") and tensor_bytes(operand_entry) == tensor_bytes(result_entry) and have_same_order:
+                    return {"input": read_names.index(operand_name), "output": i}
         return None
 
     # --- roles ---
@@ -246,30 +246,30 @@ class _DocumentWriter:
     def mark_outputs(self, returned_nodes, changed_output_numbers):
         """Gives the results of the forward pass the role `output`; counts the bytes of those that are new values of inputs as unread."""
         for i, node in enumerate(returned_nodes):
-            tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
-            if tensor is None or self.tensors[tensor]["use"] not in ("activation",):
+            tensor_name = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
+            if tensor_name is None or self.tensors[tensor_name]["use"] not in ("activation",):
                 continue
             if i in changed_output_numbers:
                 self.unread_buffer_bytes += stored_bytes(value_of(node))
             else:
-                self.tensors[tensor]["use"] = "output"
+                self.tensors[tensor_name]["use"] = "output"
 
     def name_gradients(self, gradients, names_and_roles):
         """Names each gradient after its parameter or input and gives it its role."""
         for node, (name, role) in zip(gradients, names_and_roles):
-            tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
-            if tensor is None or self.tensors[tensor]["use"] not in ("activation_gradient", "activation"):
+            tensor_name = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
+            if tensor_name is None or self.tensors[tensor_name]["use"] not in ("activation_gradient", "activation"):
                 continue
-            self.tensors[tensor]["use"] = "parameter_gradient" if role == "parameter" else "output"
-            self.rename_tensor(tensor, add_unique_name(self.names, name + ".grad"))
+            self.tensors[tensor_name]["use"] = "parameter_gradient" if role == "parameter" else "output"
+            self.rename_tensor(tensor_name, add_unique_name(self.names, name + ".grad"))
 
     def rename_tensor(self, old_name, new_name):
         entry = self.tensors[old_name]
         entry["name"] = new_name
         self.tensors = {new_name if key == old_name else key: value for key, value in self.tensors.items()}
         for op in self.ops:
-            for side in ("in", "out"):
-                op[side] = [new_name if t == old_name else t for t in op[side]]
+            for in_or_out in ("in", "out"):
+                op[in_or_out] = [new_name if t == old_name else t for t in op[in_or_out]]
         self.memory = {base: new_name if tensor == old_name else tensor for base, tensor in self.memory.items()}
 
     def drop_unused_tensors(self):
@@ -285,23 +285,23 @@ def gpu_kernel_count(kernel):
 
 def label_of_kernel(kernel):
     """The PyTorch names of a kernel's operators."""
-    names = list(dict.fromkeys(operator_name(n) for n in kernel.nodes if operator_name(n) not in ("scalar_tensor", "full", "iota")))
-    names = names or [operator_name(kernel.nodes[-1])]
-    return " ".join(names) if len(names) <= 6 else " ".join([*names[:5], f"and {len(names) - 5} more"])
+    operator_names = list(dict.fromkeys(operator_name(n) for n in kernel.nodes if operator_name(n) not in ("scalar_tensor", "full", "iota")))
+    operator_names = operator_names or [operator_name(kernel.nodes[-1])]
+    return " ".join(operator_names) if len(operator_names) <= 6 else " ".join([*operator_names[:5], f"and {len(operator_names) - 5} more"])
 
 
 def shape_and_type_of(tensor, is_padded=False):
     """{"shape", "type"} of a tensor with four extents and the same number of bytes. 64-bit elements become pairs of 32-bit ones. If
     `is_padded`, rows of matrices are padded (values.padded_strides)."""
-    kind, words = TYPES_BY_SIZE[tensor.dtype.is_floating_point or tensor.dtype.is_complex][tensor.element_size()]
-    dense = stored_numel(tensor) == tensor.numel()
-    shape = list(tensor.shape) if dense else [1, stored_numel(tensor)]
-    if is_padded and len(shape) > 1 and dense and tensor.is_contiguous():
+    type_name, words_per_element = TYPES_BY_SIZE[tensor.dtype.is_floating_point or tensor.dtype.is_complex][tensor.element_size()]
+    is_dense = stored_numel(tensor) == tensor.numel()
+    shape = list(tensor.shape) if is_dense else [1, stored_numel(tensor)]
+    if is_padded and len(shape) > 1 and is_dense and tensor.is_contiguous():
         shape[-1] = padded_row_length(shape[-1], tensor)
     shape = [1, *shape] if len(shape) == 1 else shape
     shape = [*shape[:3], math.prod(shape[3:])] if len(shape) > 3 else shape + [1] * (4 - len(shape))
-    shape[3] *= words
-    return {"shape": shape, "type": kind}
+    shape[3] *= words_per_element
+    return {"shape": shape, "type": type_name}
 
 
 TYPES_BY_SIZE = {True: {4: ("f32", 1), 2: ("bf16", 1), 1: ("u8", 1), 8: ("f32", 2), 16: ("f32", 4)},

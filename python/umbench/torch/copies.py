@@ -13,8 +13,8 @@ import torch
 from . import copy_streams, managed
 from .planner import NoPlan
 
-GRAIN = 512   # slots begin at multiples of these bytes
-PADDING = 16  # a slot is 1/16 larger than its tensor, since Inductor may pad rows
+GRAIN_BYTES = 512   # slots begin at multiples of these bytes
+PADDING_DIVISOR = 16  # a slot is 1/16 larger than its tensor, since Inductor may pad rows
 
 library = torch.library.Library("umbench", "FRAGMENT")
 # Copies on the host are flat, since Inductor would copy a result once more to give it other strides, before finish_copy has run.
@@ -23,7 +23,7 @@ library.define("copy_out(Tensor source, int slot_number) -> Tensor", tags=(torch
 library.define("copy_back(Tensor host, int slot_number) -> Tensor", tags=(torch.Tag.flexible_layout,))
 library.define("finish_copy(Tensor source, Tensor(a!) copy, int slot_number, bool to_host) -> ()", tags=(torch.Tag.flexible_layout,))
 
-_slots, _numbers = {}, itertools.count()
+_slots, _unused_slot_numbers = {}, itertools.count()
 
 
 class HostSlot:
@@ -43,19 +43,19 @@ class HostSlot:
 
     def prepare_for(self, source_tensor):
         """Prepares the slot for a source, whose strides may differ from the traced ones."""
-        elements, (size, stride, *_) = _spanned_numel(source_tensor), self.back
-        self.stride, self.bytes = source_tensor.stride(), elements * source_tensor.element_size()
-        self.same_strides = all(n == 1 or a == b for n, a, b in zip(size, stride, self.stride))
+        element_count, (extents, wanted_stride, *_) = _spanned_numel(source_tensor), self.back
+        self.stride, self.bytes = source_tensor.stride(), element_count * source_tensor.element_size()
+        self.same_strides = all(extent == 1 or wanted == own for extent, wanted, own in zip(extents, wanted_stride, self.stride))
         self.host, self.address = None, 0
         if self.bytes <= self.size:
-            at = self.memory.storage_offset() + self.offset // source_tensor.element_size()
-            made = torch.empty(0, dtype=source_tensor.dtype, device=self.memory.device)
-            self.host = made.set_(self.memory.untyped_storage(), at, (elements,), (1,))
+            first_element = self.memory.storage_offset() + self.offset // source_tensor.element_size()
+            empty_tensor = torch.empty(0, dtype=source_tensor.dtype, device=self.memory.device)
+            self.host = empty_tensor.set_(self.memory.untyped_storage(), first_element, (element_count,), (1,))
             self.address = self.host.data_ptr()
         if source_tensor.is_cuda and self.streams is None:
-            self.streams = {out: copy_streams.copy_stream(source_tensor.device.index, out, self.memory.is_cuda) for out in (True, False)}
-            self.events = {out: copy_streams.record_new_event(each.stream) for out, each in self.streams.items()}
-            self.done = {out: event.cuda_event for out, event in self.events.items()}
+            self.streams = {to_host: copy_streams.copy_stream(source_tensor.device.index, to_host, self.memory.is_cuda) for to_host in (True, False)}
+            self.events = {to_host: copy_streams.record_new_event(copy_stream.stream) for to_host, copy_stream in self.streams.items()}
+            self.done = {to_host: event.cuda_event for to_host, event in self.events.items()}
 
     def begin_copy(self, to_host, source_tensor, copy_tensor):
         """Begins a copy of the memory that the tensors span. It is complete after finish_copy()."""
@@ -63,8 +63,8 @@ class HostSlot:
         if self.streams is None:
             self.unfinished[to_host] = lambda: _as_flat(copy_tensor).copy_(_as_flat(source_tensor))
         elif on_host.data_ptr() == self.address:
-            ends = (self.address, on_device.data_ptr()) if to_host else (on_device.data_ptr(), self.address)
-            self.streams[to_host].begin_copy(*ends, self.bytes, self.done[to_host])
+            target_and_source = (self.address, on_device.data_ptr()) if to_host else (on_device.data_ptr(), self.address)
+            self.streams[to_host].begin_copy(*target_and_source, self.bytes, self.done[to_host])
         else:  # keeps the memory until the copy has ended
             stream = self.streams[to_host].stream
             stream.wait_stream(torch.cuda.current_stream(stream.device))
@@ -77,9 +77,9 @@ class HostSlab:
     """Host memory with a slot for each offloaded tensor. `tier`: "pinned", or "managed" for managed memory that stays on the host.
     `gpu_number`: the GPU of the tensors, or None for tensors of the CPU, for which the memory is not pinned. `slots`: numbers of the slots."""
 
-    def __init__(self, tensor_bytes, tier, gpu_number):
-        tensor_bytes = [size + size // PADDING for size in tensor_bytes]
-        offsets = list(itertools.accumulate((-(-size // GRAIN) * GRAIN for size in tensor_bytes), initial=0))
+    def __init__(self, bytes_of_tensors, tier, gpu_number):
+        bytes_of_tensors = [byte_count + byte_count // PADDING_DIVISOR for byte_count in bytes_of_tensors]
+        offsets = list(itertools.accumulate((-(-byte_count // GRAIN_BYTES) * GRAIN_BYTES for byte_count in bytes_of_tensors), initial=0))
         self.bytes, self.gpu_number = offsets.pop(), gpu_number
         self.free = lambda: None
         if tier == "managed" and gpu_number is not None:
@@ -87,12 +87,12 @@ class HostSlab:
                 self.memory, self.free = allocate_managed(self.bytes)
         else:
             self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=gpu_number is not None)
-        self.slots = [next(_numbers) for _ in tensor_bytes]
-        _slots.update({slot: HostSlot(self.memory, offset, size) for slot, offset, size in zip(self.slots, offsets, tensor_bytes)})
+        self.slots = [next(_unused_slot_numbers) for _ in bytes_of_tensors]
+        _slots.update({slot_number: HostSlot(self.memory, offset, byte_count) for slot_number, offset, byte_count in zip(self.slots, offsets, bytes_of_tensors)})
 
     def close(self):
-        for slot in self.slots:
-            _slots.pop(slot, None)
+        for slot_number in self.slots:
+            _slots.pop(slot_number, None)
         if self.gpu_number is not None:
             torch.cuda.synchronize(self.gpu_number)  # PyTorch does not know of the copies
         self.free()
@@ -109,9 +109,9 @@ def allocate_managed(byte_count):
     address = pool.um_pool_alloc(byte_count, device, None)
     if not address:
         raise NoPlan(f"{byte_count} bytes of managed memory are refused; take tier='pinned'")
-    interface = {"shape": (byte_count,), "typestr": "|u1", "data": (address, False), "version": 3}
-    shown = torch.as_tensor(type("Managed", (), {"__cuda_array_interface__": interface})(), device="cuda")
-    return shown, lambda: pool.um_pool_free(address, byte_count, device, None)
+    array_interface = {"shape": (byte_count,), "typestr": "|u1", "data": (address, False), "version": 3}
+    tensor = torch.as_tensor(type("Managed", (), {"__cuda_array_interface__": array_interface})(), device="cuda")
+    return tensor, lambda: pool.um_pool_free(address, byte_count, device, None)
 
 
 def set_layout_of_copy_back(slot_number, layout_tensor):
@@ -121,64 +121,64 @@ def set_layout_of_copy_back(slot_number, layout_tensor):
 
 def copy_out(source, slot_number):
     """Begins the copy of a tensor to its slot; returns the copy on the host, which is complete after finish_copy()."""
-    part = _slots[slot_number]
-    if source.stride() != part.stride:
-        part.prepare_for(source)
-    if part.host is None or part.is_awaited and part.view() is not None:  # if its view no longer exists, the earlier backward pass will never run
-        copy = torch.empty(_spanned_numel(source), dtype=source.dtype, pin_memory=source.is_cuda)
-        part.begin_copy(True, source, copy)
-        return copy
-    shown, part.is_awaited = part.host.detach(), True
-    part.view = weakref.ref(shown)
-    part.begin_copy(True, source, shown)
-    return shown
+    slot = _slots[slot_number]
+    if source.stride() != slot.stride:
+        slot.prepare_for(source)
+    if slot.host is None or slot.is_awaited and slot.view() is not None:  # if its view no longer exists, the earlier backward pass will never run
+        host_copy = torch.empty(_spanned_numel(source), dtype=source.dtype, pin_memory=source.is_cuda)
+        slot.begin_copy(True, source, host_copy)
+        return host_copy
+    host_view, slot.is_awaited = slot.host.detach(), True
+    slot.view = weakref.ref(host_view)
+    slot.begin_copy(True, source, host_view)
+    return host_view
 
 
 def copy_back(host, slot_number):
     """Begins the copy of a slot to the GPU; returns the tensor there, which is complete after finish_copy()."""
     if slot_number not in _slots:
         raise RuntimeError("a backward pass reads tensors of a fitted model that is gone; keep the model until the pass has run")
-    part = _slots[slot_number]
-    if part.unfinished.get(False) and part.streams:  # waits for the copy of a backward pass that failed
-        part.streams[False].make_current_stream_wait(part.done[False])
-    part.unfinished.pop(False, None)
-    size, stride, dtype, device = part.back
-    made = torch.empty_strided(size, stride, dtype=dtype, device=device)
-    if host.data_ptr() == part.address:
-        part.is_awaited = False
-    if part.same_strides:
-        part.begin_copy(False, host, made)
-        part.unfinished.setdefault(False, lambda: made)  # keeps `made`: the copy writes to it until it has ended
-        return made
-    landed, was = torch.empty(host.shape, dtype=dtype, device=device), part.stride
-    part.begin_copy(False, host, landed)
-    there = part.unfinished.get(False, lambda: None)
+    slot = _slots[slot_number]
+    if slot.unfinished.get(False) and slot.streams:  # waits for the copy of a backward pass that failed
+        slot.streams[False].make_current_stream_wait(slot.done[False])
+    slot.unfinished.pop(False, None)
+    extents, stride, dtype, device = slot.back
+    device_tensor = torch.empty_strided(extents, stride, dtype=dtype, device=device)
+    if host.data_ptr() == slot.address:
+        slot.is_awaited = False
+    if slot.same_strides:
+        slot.begin_copy(False, host, device_tensor)
+        slot.unfinished.setdefault(False, lambda: device_tensor)  # keeps `device_tensor`: the copy writes to it until it has ended
+        return device_tensor
+    flat_copy, host_stride = torch.empty(host.shape, dtype=dtype, device=device), slot.stride
+    slot.begin_copy(False, host, flat_copy)
+    finish_flat_copy = slot.unfinished.get(False, lambda: None)
 
     def spread_landed_copy():
-        there()
-        made.copy_(landed.as_strided(size, was))
+        finish_flat_copy()
+        device_tensor.copy_(flat_copy.as_strided(extents, host_stride))
 
-    part.unfinished[False] = spread_landed_copy
-    return made
+    slot.unfinished[False] = spread_landed_copy
+    return device_tensor
 
 
 def finish_copy(source, copy, slot_number, to_host):
     """Makes the current stream wait for the copy of a slot; `to_host`: its direction."""
-    part = _slots[slot_number]
-    if part.streams:
-        part.streams[to_host].make_current_stream_wait(part.done[to_host])
-    if to_host in part.unfinished:
-        part.unfinished.pop(to_host)()
+    slot = _slots[slot_number]
+    if slot.streams:
+        slot.streams[to_host].make_current_stream_wait(slot.done[to_host])
+    if to_host in slot.unfinished:
+        slot.unfinished.pop(to_host)()
 
 
 def slots_at(address):
     """[the slot at an address on the host]; [] if there is none."""
-    return [part for part in _slots.values() if part.address == address]
+    return [slot for slot in _slots.values() if slot.address == address]
 
 
-def slots_not_waited_for():
+def unfinished_slot_numbers():
     """The slots with copies for which nothing has waited yet."""
-    return [slot for slot, part in _slots.items() if part.unfinished]
+    return [slot_number for slot_number, slot in _slots.items() if slot.unfinished]
 
 
 def _spanned_numel(tensor):
@@ -226,9 +226,9 @@ def spanned_bytes(node):
 def insert_copies(forward, backward, num_fwd_outputs, moves, slab):
     """Puts the copies into both graphs. `moves`: [(tensor, gone_after_name, back_before_name)], names of nodes as torch_offload has
     them, None for the end of the forward graph and for right before the first reader."""
-    hosts = [_insert_copy_out(forward.graph, num_fwd_outputs, name, gone_after_name, slot) for (name, gone_after_name, _), slot in zip(moves, slab.slots)]
-    for name, back_before_name, slot, host in _copies_back_by_first_reader(backward.graph, moves, slab.slots, hosts):
-        _insert_copy_back(backward.graph, name, back_before_name, slot, host)
+    host_nodes = [_insert_copy_out(forward.graph, num_fwd_outputs, tensor_name, gone_after_name, slot_number) for (tensor_name, gone_after_name, _), slot_number in zip(moves, slab.slots)]
+    for tensor_name, back_before_name, slot_number, host_node in _copies_back_by_first_reader(backward.graph, moves, slab.slots, host_nodes):
+        _insert_copy_back(backward.graph, tensor_name, back_before_name, slot_number, host_node)
     for module in (forward, backward):
         module.graph.lint()
         module.recompile()
@@ -237,42 +237,42 @@ def insert_copies(forward, backward, num_fwd_outputs, moves, slab):
 def _copies_back_by_first_reader(graph, moves, slot_numbers, host_nodes):
     """[(name, back_before_name, slot, host)] of the copies back, sorted by their first readers, so that of copies that begin at the same
     node the one that is read first begins first."""
-    order = {node: i for i, node in enumerate(graph.nodes)}
-    first = {node.name: min(map(order.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
-    copied = [(name, back_before_name, slot, host) for (name, _, back_before_name), slot, host in zip(moves, slot_numbers, host_nodes)]
-    return sorted(copied, key=lambda copy: first[copy[0]])
+    index_of_node = {node: i for i, node in enumerate(graph.nodes)}
+    first_reader_index = {node.name: min(map(index_of_node.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
+    copies_back = [(tensor_name, back_before_name, slot_number, host_node) for (tensor_name, _, back_before_name), slot_number, host_node in zip(moves, slot_numbers, host_nodes)]
+    return sorted(copies_back, key=lambda copy: first_reader_index[copy[0]])
 
 
 def _insert_copy_out(graph, num_fwd_outputs, node_name, gone_after_name, slot_number):
-    at = {node.name: i for i, node in enumerate(graph.nodes)}
+    index_of_name = {node.name: i for i, node in enumerate(graph.nodes)}
     nodes = list(graph.nodes)
-    source, output = nodes[at[node_name]], nodes[-1]
-    anchor = nodes[max(at[node_name], at.get(gone_after_name, 0))] if gone_after_name else output.prev
+    source, output = nodes[index_of_name[node_name]], nodes[-1]
+    node_before_finish = nodes[max(index_of_name[node_name], index_of_name.get(gone_after_name, 0))] if gone_after_name else output.prev
     with graph.inserting_after(source):
-        host = _add_call(graph, torch.ops.umbench.copy_out.default, source, slot_number)
-    with graph.inserting_after(host if anchor is source else anchor):
-        _add_call(graph, torch.ops.umbench.finish_copy.default, source, host, slot_number, True)
+        host_node = _add_call(graph, torch.ops.umbench.copy_out.default, source, slot_number)
+    with graph.inserting_after(host_node if node_before_finish is source else node_before_finish):
+        _add_call(graph, torch.ops.umbench.finish_copy.default, source, host_node, slot_number, True)
     results = list(output.args[0])
-    results[num_fwd_outputs:] = [host if result is source else result for result in results[num_fwd_outputs:]]
+    results[num_fwd_outputs:] = [host_node if result is source else result for result in results[num_fwd_outputs:]]
     output.args = (tuple(results),)
-    return host
+    return host_node
 
 
 def _insert_copy_back(graph, node_name, back_before_name, slot_number, host_node):
-    nodes = {node.name: node for node in graph.nodes}
-    order = {node: i for i, node in enumerate(graph.nodes)}
-    there = nodes[node_name]
-    value, readers = there.meta["val"], list(there.users)
-    there.meta["val"] = host_node.meta["val"]
-    set_layout_of_copy_back(slot_number, value)
-    first = min(readers, key=order.get)
-    begin = min((first, nodes.get(back_before_name, first)), key=order.get)
-    with graph.inserting_before(begin if begin.op != "placeholder" else first):
-        copy = _add_call(graph, torch.ops.umbench.copy_back.default, there, slot_number)
-    with graph.inserting_before(first):
-        _add_call(graph, torch.ops.umbench.finish_copy.default, there, copy, slot_number, False)
+    node_of_name = {node.name: node for node in graph.nodes}
+    index_of_node = {node: i for i, node in enumerate(graph.nodes)}
+    placeholder = node_of_name[node_name]
+    traced_value, readers = placeholder.meta["val"], list(placeholder.users)
+    placeholder.meta["val"] = host_node.meta["val"]
+    set_layout_of_copy_back(slot_number, traced_value)
+    first_reader = min(readers, key=index_of_node.get)
+    reader_after_begin = min((first_reader, node_of_name.get(back_before_name, first_reader)), key=index_of_node.get)
+    with graph.inserting_before(reader_after_begin if reader_after_begin.op != "placeholder" else first_reader):
+        copy = _add_call(graph, torch.ops.umbench.copy_back.default, placeholder, slot_number)
+    with graph.inserting_before(first_reader):
+        _add_call(graph, torch.ops.umbench.finish_copy.default, placeholder, copy, slot_number, False)
     for reader in readers:
-        reader.replace_input_with(there, copy)
+        reader.replace_input_with(placeholder, copy)
 
 
 def _add_call(graph, operator, *args):
@@ -285,5 +285,5 @@ def _add_call(graph, operator, *args):
 
 def names_copied_back(backward):
     """The names of the tensors that a backward graph copies back."""
-    begun = backward.graph.find_nodes(op="call_function", target=torch.ops.umbench.copy_back.default)
-    return {node.args[0].name for node in begun}
+    copy_back_nodes = backward.graph.find_nodes(op="call_function", target=torch.ops.umbench.copy_back.default)
+    return {node.args[0].name for node in copy_back_nodes}

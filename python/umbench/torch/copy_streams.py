@@ -16,10 +16,10 @@ def driver_functions():
     """Three functions of the driver: (records an event, makes a stream wait for an event, copies). They return 0 if they succeed, and take
     handles and addresses."""
     library = ctypes.CDLL("libcuda.so.1")
-    handle, calls = ctypes.c_void_p, (library.cuEventRecord, library.cuStreamWaitEvent, library.cuMemcpyAsync)
-    for call, kinds in zip(calls, ((handle, handle), (handle, handle, ctypes.c_uint), (handle, handle, ctypes.c_size_t, handle))):
-        call.argtypes = kinds
-    return calls
+    handle_type, functions = ctypes.c_void_p, (library.cuEventRecord, library.cuStreamWaitEvent, library.cuMemcpyAsync)
+    for function, argument_types in zip(functions, ((handle_type, handle_type), (handle_type, handle_type, ctypes.c_uint), (handle_type, handle_type, ctypes.c_size_t, handle_type))):
+        function.argtypes = argument_types
+    return functions
 
 
 NO_CONTEXT = contextlib.nullcontext()
@@ -33,10 +33,10 @@ def with_gpu_current(gpu_number):
 def raise_if_error(error_code):
     """Raises the error of a driver call, which may be a fault of an earlier kernel."""
     if error_code:
-        name = ctypes.c_char_p()
-        ctypes.CDLL("libcuda.so.1").cuGetErrorName(error_code, ctypes.byref(name))
-        told = (name.value or b"an unknown error").decode()
-        raise RuntimeError(f"a copy, or a kernel before it, failed: {told} ({error_code})")
+        name_pointer = ctypes.c_char_p()
+        ctypes.CDLL("libcuda.so.1").cuGetErrorName(error_code, ctypes.byref(name_pointer))
+        error_name = (name_pointer.value or b"an unknown error").decode()
+        raise RuntimeError(f"a copy, or a kernel before it, failed: {error_name} ({error_code})")
 
 
 class CopyStream:
@@ -49,11 +49,11 @@ class CopyStream:
         self.handle, self.ready = self.stream.cuda_stream, self.event.cuda_event
         self.record, self.wait, self.copy = driver_functions()
 
-    def begin_copy(self, target_address, source_address, byte_count, done_event):
-        """Copies between two addresses after all that the GPU's current stream was given so far, and records `done_event`, a handle."""
+    def begin_copy(self, target_address, source_address, byte_count, done_event_handle):
+        """Copies between two addresses after all that the GPU's current stream was given so far, and records `done_event_handle`, a handle."""
         with with_gpu_current(self.gpu_number):
-            raise_if_error(self.record(self.ready, private.raw_stream(self.gpu_number)) or self.wait(self.handle, self.ready, 0)
-                   or self._copy(target_address, source_address, byte_count) or self.record(done_event, self.handle))
+            raise_if_error(self.record(self.ready, private.current_stream_handle(self.gpu_number)) or self.wait(self.handle, self.ready, 0)
+                   or self._copy(target_address, source_address, byte_count) or self.record(done_event_handle, self.handle))
 
     def _copy(self, target_address, source_address, byte_count):
         if DELAY["cycles"]:
@@ -65,10 +65,10 @@ class CopyStream:
             return 0
         return self.copy(target_address, source_address, byte_count, self.handle)
 
-    def make_current_stream_wait(self, done_event):
+    def make_current_stream_wait(self, event_handle):
         """Makes the GPU's current stream wait for the event."""
         with with_gpu_current(self.gpu_number):
-            raise_if_error(self.wait(private.raw_stream(self.gpu_number), done_event, 0))
+            raise_if_error(self.wait(private.current_stream_handle(self.gpu_number), event_handle, 0))
 
 
 @functools.cache
@@ -88,7 +88,7 @@ def record_new_event(stream):
 def kernel_copies_module():
     """The module kernel_copies; None without Triton."""
     try:
-        from . import kernel_copies as found
+        from . import kernel_copies as module
     except ImportError:
         return None
-    return found
+    return module

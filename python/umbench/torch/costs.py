@@ -4,32 +4,32 @@ import torch
 
 from . import private
 from .measuring import BETWEEN_KERNELS_NS, OperatorTimes
-from .operators import HALVES, library_launch_count, operator_name, matrix_operations
+from .operators import HALF_TYPES, library_launch_count, operator_name, matrix_operations
 from .rates import operations_per_s
 from .values import stored_numel, tensors_of
 
 # Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
 # Generated kernels reached `bytes` in fitted models (results/torch/fit_h100.jsonl, fit_h200.jsonl).
-RATES = {
+RATES_BY_GPU = {
     "H200": {"half": 600e3, "single": 50e3, "bytes": 2850.0, "link": 50.0},
     "H100": {"half": 600e3, "single": 50e3, "bytes": 2300.0, "link": 50.0},
     "A100": {"half": 240e3, "single": 18e3, "bytes": 1500.0, "link": 24.0},
     "4090": {"half": 150e3, "single": 70e3, "bytes": 900.0, "link": 24.0},
     "": {"half": 100e3, "single": 15e3, "bytes": 700.0, "link": 12.0},
 }
-LAUNCH_NS = 2000
+MIN_KERNEL_NS = 2000
 
 
-def rates_of(device_name):
-    """The entry of RATES for a GPU."""
-    return next(rates for word, rates in RATES.items() if word in device_name)
+def tabulated_rates_of(device_name):
+    """The entry of RATES_BY_GPU for a GPU."""
+    return next(rates for gpu_word, rates in RATES_BY_GPU.items() if gpu_word in device_name)
 
 
 class EstimatedCosts:
-    """Costs of nodes by `rates`, a value of RATES."""
+    """Costs of nodes by `rates_per_ns`, a value of RATES."""
 
-    def __init__(self, rates):
-        self.rates, self.untimed = rates, set()
+    def __init__(self, rates_per_ns):
+        self.rates, self.untimed = rates_per_ns, set()
 
     def node_ns(self, node):
         """Nanoseconds of the node's kernels and of the gaps after them."""
@@ -37,13 +37,13 @@ class EstimatedCosts:
 
     def kernel_ns(self, node):
         """Nanoseconds of the node's kernels without the gaps after them."""
-        values = [v for n in node.all_input_nodes for v in tensors_of(n)] + tensors_of(node)
-        moved_bytes = sum(stored_numel(v) * v.element_size() for v in values)
-        return int(max(LAUNCH_NS, moved_bytes / self.rates["bytes"], (matrix_operations(node) or 0) / self.operations_per_ns(node, values)))
+        tensors = [v for n in node.all_input_nodes for v in tensors_of(n)] + tensors_of(node)
+        moved_bytes = sum(stored_numel(v) * v.element_size() for v in tensors)
+        return int(max(MIN_KERNEL_NS, moved_bytes / self.rates["bytes"], (matrix_operations(node) or 0) / self.operations_per_ns(node, tensors)))
 
     def operations_per_ns(self, node, operands):
-        half = any(v.dtype in HALVES for v in operands)
-        return self.rates["half" if half else "single"]
+        is_half = any(v.dtype in HALF_TYPES for v in operands)
+        return self.rates["half" if is_half else "single"]
 
     def workspace_bytes(self, node):
         """Bytes of the workspace that the node's kernels need."""
@@ -72,16 +72,16 @@ class MachineCosts(EstimatedCosts):
 class MeasuredCosts:
     """Costs of nodes, measured on the GPU once for each operator and shape. `untimed`: names of operators that fail with random operands."""
 
-    def __init__(self, rates, device):
-        self.estimated, self.times, self.untimed = EstimatedCosts(rates), OperatorTimes(device), set()
+    def __init__(self, fallback_rates_per_ns, device):
+        self.estimated, self.times, self.untimed = EstimatedCosts(fallback_rates_per_ns), OperatorTimes(device), set()
 
     def node_ns(self, node):
-        found = self._cost_of(node)
-        return max(LAUNCH_NS, found["ns"]) + BETWEEN_KERNELS_NS * library_launch_count(node) if found else self.estimated.node_ns(node)
+        cost = self._cost_of(node)
+        return max(MIN_KERNEL_NS, cost["ns"]) + BETWEEN_KERNELS_NS * library_launch_count(node) if cost else self.estimated.node_ns(node)
 
     def workspace_bytes(self, node):
-        found = self._cost_of(node)
-        return found["workspace"] if found else 0
+        cost = self._cost_of(node)
+        return cost["workspace"] if cost else 0
 
     def link_bytes_per_ns(self):
         with private.allow_real_tensors(), torch.cuda.device(self.times.device):
@@ -94,14 +94,14 @@ class MeasuredCosts:
 
     def _cost_of(self, node):
         with private.allow_real_tensors(), torch.cuda.device(self.times.device):
-            found = self.times.cost_of_node(node)
-        if found is None:
+            cost = self.times.cost_of_node(node)
+        if cost is None:
             self.untimed.add(operator_name(node))
-        return found
+        return cost
 
 
 def costs_for(device):
     """The costs of nodes on a torch.device: MeasuredCosts on a GPU, EstimatedCosts on a CPU."""
     if device.type == "cuda":
-        return MeasuredCosts(rates_of(torch.cuda.get_device_name(device)), device)
-    return EstimatedCosts(RATES[""])
+        return MeasuredCosts(tabulated_rates_of(torch.cuda.get_device_name(device)), device)
+    return EstimatedCosts(RATES_BY_GPU[""])

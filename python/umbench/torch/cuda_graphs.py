@@ -9,13 +9,13 @@ import weakref
 import torch
 
 from . import copies, placing, private, steering
-from .arena import GRAIN, PAGE, FreePieces
+from .arena import GRAIN_BYTES, PAGE_BYTES, FreePieces
 
-MAX_RESULT = 2**20   # bytes of a result of the forward pass, since each step copies it
-MIN_LAUNCHED = 2     # successive like steps before a recording
+MAX_RESULT_BYTES = 2**20   # bytes of a result of the forward pass, since each step copies it
+MIN_LIKE_STEPS = 2     # successive like steps before a recording
 SMALL_BYTES = 2**22  # of the budget that are left for a pool's small allocations
-SIZES_TRIED = 3      # sizes of a pool, each a page less, since another packing may find places
-MIN_REPLAYED = 50    # after fewer replays, twice as many like steps precede the next recording
+POOL_SIZES_TRIED = 3      # sizes of a pool, each a page less, since another packing may find places
+MIN_REPLAYS = 50    # after fewer replays, twice as many like steps precede the next recording
 
 
 class NotRecorded(Exception):
@@ -54,19 +54,19 @@ class CompiledPass:
     def __init__(self, step_graphs, launch, is_backward):
         self.step, self.launch, self.is_backward = weakref.ref(step_graphs), launch, is_backward
         self.inputs, self.moving, self.recorded = [], set(), None
-        self.begins, self.ends = placing.BACKWARD if is_backward else placing.FORWARD
+        self.begins, self.ends = placing.BACKWARD_POINTS if is_backward else placing.FORWARD_POINTS
 
     def __call__(self, inputs):
         step = self.step()
         return step.run_pass(self, inputs) if step else self.launch(inputs)
 
     def launch_and_mark_points(self, inputs):
-        before, self.inputs = self.inputs, [(each.data_ptr(), each.numel() * each.element_size()) if is_on_gpu(each) else 0 for each in inputs]
-        self.moving |= {i for i, (was, now) in enumerate(zip(before, self.inputs)) if was != now}
+        previous_inputs, self.inputs = self.inputs, [(each.data_ptr(), each.numel() * each.element_size()) if is_on_gpu(each) else 0 for each in inputs]
+        self.moving |= {i for i, (was, now) in enumerate(zip(previous_inputs, self.inputs)) if was != now}
         placing.reach_pass_point(self.begins)
-        made = self.launch(inputs)
+        outputs = self.launch(inputs)
         placing.reach_pass_point(self.ends)
-        return made
+        return outputs
 
 
 class PassRecording:
@@ -84,14 +84,14 @@ class PassRecording:
 
     def has_outputs_in_use(self):
         """Whether outputs of an earlier replay are alive."""
-        return any(private.use_count_of(storage) > own for storage, own in self.use_counts)
+        return any(private.use_count_of(storage) > own_count for storage, own_count in self.use_counts)
 
     def replay(self, inputs):
-        for i, own in self.copied.items():
-            own.copy_(inputs[i])
+        for i, own_copy in self.copied.items():
+            own_copy.copy_(inputs[i])
         inputs.clear()
         self.graph.replay()
-        return [each if is_on_gpu(each) and i not in self.pooled or not isinstance(each, torch.Tensor) else each.detach() for i, each in enumerate(self.outputs)]
+        return [output if is_on_gpu(output) and i not in self.pooled or not isinstance(output, torch.Tensor) else output.detach() for i, output in enumerate(self.outputs)]
 
 
 class StepGraphs:
@@ -105,7 +105,7 @@ class StepGraphs:
     def forget_passes(self):
         """Forgets the passes of an earlier plan."""
         self.passes, self.result_count, self.run_counts = [], 0, [0, 0]
-        self.like_step_count, self.like_steps_needed, self.replay_count = 0, MIN_LAUNCHED, 0
+        self.like_step_count, self.like_steps_needed, self.replay_count = 0, MIN_LIKE_STEPS, 0
         self._set_state("launched")
 
     def wrap_pass(self, launch, is_backward):
@@ -156,7 +156,7 @@ class StepGraphs:
         torch.cuda.synchronize(self.device)
         for each in self.passes:
             each.recorded = None
-        self.like_steps_needed = MIN_LAUNCHED if self.replay_count >= MIN_REPLAYED else 2 * self.like_steps_needed
+        self.like_steps_needed = MIN_LIKE_STEPS if self.replay_count >= MIN_REPLAYS else 2 * self.like_steps_needed
         self.like_step_count, self.lacks_workspaces = 0, self.workspace_bytes > 0
         self._set_state("launched")
         private.free_cublas_workspaces()
@@ -176,20 +176,20 @@ class StepGraphs:
 
     def _begin_recording(self, arena, model):
         """Finds places in the pool for the tensors of both passes, first without giving any memory back. Raises NotRecorded if there are none."""
-        split = arena.requests_of_passes()
+        requests_and_outside_bytes = arena.requests_of_passes()
         self.passes.sort(key=lambda each: each.is_backward)
         if len(self.passes) > 2:
             raise NotRecorded("the model was compiled more than once, as for another input shape or mode")
-        if [each.is_backward for each in self.passes] != [False, True] or split is None:
+        if [each.is_backward for each in self.passes] != [False, True] or requests_and_outside_bytes is None:
             raise NotRecorded("a step is more than one forward and one backward pass")
-        requests, outside = split
-        self.arena, self.device, forward = arena, arena.device, self.passes[0]
+        requests, outside_bytes = requests_and_outside_bytes
+        self.arena, self.device, forward_pass = arena, arena.device, self.passes[0]
         self.steady_addresses = {each.data_ptr() for each in [*model.parameters(), *model.buffers()]}
-        self.steady_addresses |= {each[0] for i, each in enumerate(forward.inputs) if each and i not in forward.moving}
-        copied_bytes = [each[1] for each in forward.inputs if each and each[0] not in self.steady_addresses]
-        requests = with_recorded_tensors(requests, self.workspace_bytes, copied_bytes, *map(arena.points.index, (placing.FORWARD[1], placing.BACKWARD[0])))
-        free = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device) + 2 * self.workspace_bytes
-        pages, changes = self._find_holds(requests, (arena.mappable_bytes() + free - outside - SMALL_BYTES) // PAGE - 1)  # not all that is free fills pages
+        self.steady_addresses |= {each[0] for i, each in enumerate(forward_pass.inputs) if each and i not in forward_pass.moving}
+        copied_bytes = [each[1] for each in forward_pass.inputs if each and each[0] not in self.steady_addresses]
+        requests = with_recorded_tensors(requests, self.workspace_bytes, copied_bytes, *map(arena.points.index, (placing.FORWARD_POINTS[1], placing.BACKWARD_POINTS[0])))
+        free_bytes = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device) + 2 * self.workspace_bytes
+        page_count, hold_changes = self._find_holds(requests, (arena.mappable_bytes() + free_bytes - outside_bytes - SMALL_BYTES) // PAGE_BYTES - 1)  # not all that is free fills pages
         placing.set_follower(None)
         gc.collect()
         torch.cuda.synchronize(self.device)
@@ -197,31 +197,31 @@ class StepGraphs:
             private.free_cublas_workspaces()
             self.lacks_workspaces = True
         torch.cuda.empty_cache()
-        fitting_pages = (arena.mappable_bytes() - outside - SMALL_BYTES) // PAGE
-        if fitting_pages < pages:
-            pages, changes = self._find_holds(requests, fitting_pages)
+        fitting_page_count = (arena.mappable_bytes() - outside_bytes - SMALL_BYTES) // PAGE_BYTES
+        if fitting_page_count < page_count:
+            page_count, hold_changes = self._find_holds(requests, fitting_page_count)
         self.stream = self.stream or torch.cuda.Stream(self.device)
-        self.page_count, self.pool, self.slots = pages, torch.cuda.graph_pool_handle(), []
-        self.holds = placing.HoldingFollower(arena.points, changes, self.stream.cuda_stream)
+        self.page_count, self.pool, self.slots = page_count, torch.cuda.graph_pool_handle(), []
+        self.holds = placing.HoldingFollower(arena.points, hold_changes, self.stream.cuda_stream)
         self._set_state("recording")
 
-    def _find_holds(self, requests, max_pages):
+    def _find_holds(self, requests, max_page_count):
         """(pages of the pool, the changes of held pieces with which the requests find room there). Raises NotRecorded if there are none."""
-        if max_pages <= 0:
+        if max_page_count <= 0:
             raise NotRecorded("the budget leaves no room for a pool")
-        for pages in range(max_pages, max(0, max_pages - SIZES_TRIED), -1):
-            changes, lacking = steering.find_holds(requests, FreePieces([(pages * PAGE, 2**40)]), 0, pages * PAGE)
-            if changes is not None:
-                return pages, changes
-            if lacking:
+        for page_count in range(max_page_count, max(0, max_page_count - POOL_SIZES_TRIED), -1):
+            hold_changes, lacking_bytes = steering.find_holds(requests, FreePieces([(page_count * PAGE_BYTES, 2**40)]), 0, page_count * PAGE_BYTES)
+            if hold_changes is not None:
+                return page_count, hold_changes
+            if lacking_bytes:
                 break
-        raise NotRecorded(f"no places are found for the tensors in a pool of {max_pages * PAGE >> 20} MiB")
+        raise NotRecorded(f"no places are found for the tensors in a pool of {max_page_count * PAGE_BYTES >> 20} MiB")
 
     def _record(self, compiled_pass, inputs):
         """Records a pass and replays it. If it cannot be recorded, launches it."""
         layouts = [TensorLayout(each) for each in inputs]
         try:
-            graph, copied, outputs = self._capture(compiled_pass, inputs, layouts)
+            graph, copy_of_input, outputs = self._capture(compiled_pass, inputs, layouts)
         except NotRecorded as error:
             self.plan.launched_because = str(error)
             return self._launch_instead(compiled_pass, layouts)
@@ -230,11 +230,11 @@ class StepGraphs:
         except Exception as error:  # noqa: BLE001  kernels that cannot be recorded raise errors of many types
             self.plan.launched_because = f"a pass cannot be recorded: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
             return self._launch_instead(compiled_pass, layouts)
-        for i, own in copied.items():
-            own.copy_(layouts[i].kept)
+        for i, own_copy in copy_of_input.items():
+            own_copy.copy_(layouts[i].kept)
         graph.replay()
-        keep = self._keep_backward if compiled_pass.is_backward else self._keep_forward
-        return keep(compiled_pass, graph, [layout.address for layout in layouts], copied, outputs)
+        keep_pass = self._keep_backward if compiled_pass.is_backward else self._keep_forward
+        return keep_pass(compiled_pass, graph, [layout.address for layout in layouts], copy_of_input, outputs)
 
     def _launch_instead(self, compiled_pass, layouts):
         placing.set_follower(None)
@@ -242,24 +242,24 @@ class StepGraphs:
             self.drop_recordings()
             if self.arena.map_memory():
                 self.arena.begin_step()
-        storages = {}
-        made = compiled_pass.launch_and_mark_points([layout.make_tensor(storages) for layout in layouts])
+        storage_of_address = {}
+        outputs = compiled_pass.launch_and_mark_points([layout.make_tensor(storage_of_address) for layout in layouts])
         if compiled_pass.is_backward:
             torch.cuda.synchronize(self.device)
             self.drop_recordings()
-        return made
+        return outputs
 
     def _capture(self, compiled_pass, inputs, layouts):
         """(CUDA graph, {position: own tensor for an input}, outputs) of a pass. Keeps the inputs that are not in the pool in `layouts`."""
         if compiled_pass.is_backward and not self.saved_addresses <= {layout.address for layout in layouts}:
             raise NotRecorded("tensors of another forward pass are given")
-        saved, steady = (self.saved_addresses, self.known_addresses) if compiled_pass.is_backward else ((), self.steady_addresses)
+        saved_addresses, steady_addresses = (self.saved_addresses, self.known_addresses) if compiled_pass.is_backward else ((), self.steady_addresses)
         for i, layout in enumerate(layouts):
-            if layout.address not in saved:
+            if layout.address not in saved_addresses:
                 layout.kept = inputs[i]
-        moved = [i for i, layout in enumerate(layouts) if layout.is_on_gpu and layout.address not in saved and layout.address not in steady]
+        moved_positions = [i for i, layout in enumerate(layouts) if layout.is_on_gpu and layout.address not in saved_addresses and layout.address not in steady_addresses]
         torch.cuda.synchronize(self.device)
-        graph, copied = torch.cuda.CUDAGraph(), {}
+        graph, copy_of_input = torch.cuda.CUDAGraph(), {}
         with torch.cuda.stream(self.stream):
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
@@ -267,9 +267,9 @@ class StepGraphs:
                     placing.reach_pass_point(compiled_pass.begins)
                 else:
                     map_pages(self.page_count, self.device)
-                for i in moved:
-                    inputs[i] = copied[i] = torch.empty_like(layouts[i].kept)
-                    if copied[i].stride() != layouts[i].stride:
+                for i in moved_positions:
+                    inputs[i] = copy_of_input[i] = torch.empty_like(layouts[i].kept)
+                    if copy_of_input[i].stride() != layouts[i].stride:
                         raise NotRecorded("elements of an input overlap or have gaps")
                 if self.workspace_bytes:
                     use_cublas(self.device)  # after the copies, which its results would overwrite in each replay
@@ -282,56 +282,56 @@ class StepGraphs:
             finally:
                 graph.capture_end()
                 private.free_cublas_workspaces()  # the other pass may use that memory
-        return graph, copied, outputs
+        return graph, copy_of_input, outputs
 
     def _keep_forward(self, compiled_pass, cuda_graph, input_addresses, copy_of_input, outputs):
         """Keeps the recorded forward pass. Returns its outputs; the backward pass frees those that are saved."""
         self.known_addresses = {each.data_ptr() for each in copy_of_input.values()} | set(input_addresses)
-        pooled = [i for i, each in enumerate(outputs) if is_on_gpu(each) and each.data_ptr() not in self.known_addresses]
-        self.saved_addresses = {outputs[i].data_ptr() for i in pooled if i >= self.result_count}
-        storages, without_memory = {}, list(outputs)
-        for i in pooled:
-            without_memory[i] = TensorLayout(outputs[i]).make_tensor(storages)
-        del storages
-        compiled_pass.recorded = PassRecording(cuda_graph, input_addresses, copy_of_input, without_memory, pooled)
+        pooled_positions = [i for i, each in enumerate(outputs) if is_on_gpu(each) and each.data_ptr() not in self.known_addresses]
+        self.saved_addresses = {outputs[i].data_ptr() for i in pooled_positions if i >= self.result_count}
+        storage_of_address, unowned_outputs = {}, list(outputs)
+        for i in pooled_positions:
+            unowned_outputs[i] = TensorLayout(outputs[i]).make_tensor(storage_of_address)
+        del storage_of_address
+        compiled_pass.recorded = PassRecording(cuda_graph, input_addresses, copy_of_input, unowned_outputs, pooled_positions)
         self.slots = [(i, slot) for i, each in enumerate(outputs) if isinstance(each, torch.Tensor) and not is_on_gpu(each) for slot in copies.slots_at(each.data_ptr())]
-        if any(outputs[i].numel() * outputs[i].element_size() > MAX_RESULT for i in pooled if i < self.result_count):
+        if any(outputs[i].numel() * outputs[i].element_size() > MAX_RESULT_BYTES for i in pooled_positions if i < self.result_count):
             self.plan.launched_because = "the forward pass has a large result"
-        return [each.clone() if i < self.result_count and i in pooled else each for i, each in enumerate(outputs)]
+        return [each.clone() if i < self.result_count and i in pooled_positions else each for i, each in enumerate(outputs)]
 
     def _keep_backward(self, compiled_pass, cuda_graph, input_addresses, copy_of_input, outputs):
         """Keeps the recorded backward pass, unless the pool does not fit into the budget. Returns its outputs."""
         placing.set_follower(None)
-        pooled = [i for i, each in enumerate(outputs) if is_on_gpu(each)]
-        compiled_pass.recorded = PassRecording(cuda_graph, input_addresses, copy_of_input, outputs, pooled)
+        pooled_positions = [i for i, each in enumerate(outputs) if is_on_gpu(each)]
+        compiled_pass.recorded = PassRecording(cuda_graph, input_addresses, copy_of_input, outputs, pooled_positions)
         self.replay_count = 0
         self._set_state("replayed")
-        made = [each.detach() if i in compiled_pass.recorded.pooled else each for i, each in enumerate(outputs)]
+        returned_outputs = [each.detach() if i in compiled_pass.recorded.pooled else each for i, each in enumerate(outputs)]
         if torch.cuda.memory_reserved(self.device) > self.plan.budget:
             self.plan.launched_because = "the pool exceeds the budget"
         if self.plan.launched_because:
             torch.cuda.synchronize(self.device)
             self.drop_recordings()
-        return made
+        return returned_outputs
 
     def _replay(self, compiled_pass, inputs):
-        made = compiled_pass.recorded.replay(inputs)
+        outputs = compiled_pass.recorded.replay(inputs)
         self.replay_count += compiled_pass.is_backward
         for i, slot in self.slots:
             slot.is_awaited = not compiled_pass.is_backward
             if slot.is_awaited:
-                slot.view = weakref.ref(made[i])
+                slot.view = weakref.ref(outputs[i])
         if not compiled_pass.is_backward:
             for i in compiled_pass.recorded.pooled:
                 if i < self.result_count:
-                    made[i] = made[i].clone()
-        return made
+                    outputs[i] = outputs[i].clone()
+        return outputs
 
 
 def allocate_cublas_workspaces(device):
     """Makes cuBLAS allocate its workspaces in the threads of both passes, so that they are measured."""
-    for kind in (torch.float32, torch.bfloat16):
-        a = torch.ones(16, 16, device=device, dtype=kind, requires_grad=True)
+    for dtype in (torch.float32, torch.bfloat16):
+        a = torch.ones(16, 16, device=device, dtype=dtype, requires_grad=True)
         with torch.enable_grad():
             torch.autograd.backward((a @ a).sum(), inputs=[a])
     torch.cuda.synchronize(device)
@@ -340,25 +340,25 @@ def allocate_cublas_workspaces(device):
 def map_pages(page_count, device):
     """Makes the allocator map that many pages as one free piece. It counts how often it maps memory of a pool, and fails to give back more pieces
     than it has mapped: so each page is mapped by itself."""
-    held = [torch.empty(PAGE, dtype=torch.uint8, device=device) for _ in range(page_count)]
-    held.clear()
+    pages = [torch.empty(PAGE_BYTES, dtype=torch.uint8, device=device) for _ in range(page_count)]
+    pages.clear()
 
 
 def use_cublas(device):
     """Makes cuBLAS allocate its workspaces for the current stream in this thread."""
-    for kind in (torch.float32, torch.bfloat16):
-        a = torch.empty(16, 16, device=device, dtype=kind)
+    for dtype in (torch.float32, torch.bfloat16):
+        a = torch.empty(16, 16, device=device, dtype=dtype)
         torch.mm(a, a)
 
 
-def with_recorded_tensors(requests, workspace_bytes, input_bytes, forward_ends, backward_begins):
+def with_recorded_tensors(requests, workspace_bytes, input_bytes, forward_end_point, backward_begin_point):
     """The requests of both passes with those that recording adds: a workspace in each pass, and copies of inputs, which stay. forward_ends,
     backward_begins: their points. Small allocations are left out."""
     def rounded_large(byte_counts):
-        return [-(-size // GRAIN) * GRAIN for size in byte_counts if size > steering.MAX_SMALL]
+        return [-(-size // GRAIN_BYTES) * GRAIN_BYTES for size in byte_counts if size > steering.MAX_SMALL_BYTES]
 
-    final = max((request[3] for request in requests), default=0)
-    added = [(-3 - number, size, -1, final) for number, size in enumerate(rounded_large(input_bytes))]
-    added += [(key, size, begins, ends) for size in rounded_large([workspace_bytes]) for key, begins, ends in ((-1, -1, forward_ends), (-2, backward_begins, final))]
-    begun, ended = [(True, key, size, begins) for key, size, begins, _ in added], [(False, key, size, ends) for key, size, _, ends in added]
-    return sorted([*begun, *ended, *requests], key=lambda request: request[3])
+    last_point = max((request[3] for request in requests), default=0)
+    added_lifetimes = [(-3 - number, size, -1, last_point) for number, size in enumerate(rounded_large(input_bytes))]
+    added_lifetimes += [(key, size, begin_point, end_point) for size in rounded_large([workspace_bytes]) for key, begin_point, end_point in ((-1, -1, forward_end_point), (-2, backward_begin_point, last_point))]
+    allocations, frees = [(True, key, size, begin_point) for key, size, begin_point, _ in added_lifetimes], [(False, key, size, end_point) for key, size, _, end_point in added_lifetimes]
+    return sorted([*allocations, *frees, *requests], key=lambda request: request[3])

@@ -11,31 +11,31 @@ import torch
 from . import capture, computed_layers, computed_loss, operators
 from .convert import Converted
 from .opaque import add_opaque_operator, add_in_place_write
-from .values import is_tangent, changed_input_by_output, output_nodes_of, add_unique_name
+from .values import is_tangent, changed_input_number_by_output, output_nodes_of, add_unique_name
 from .walk import View, Walk
 
-KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
+MAP_FUNCTIONS = computed_layers.MAP_FUNCTIONS | computed_loss.MAP_FUNCTIONS
 
 
 def convert_model(make_model_and_inputs, *, inference=False, autocast=None, name="model", precision=None):
     """The convert.Converted of a function that returns (model, inputs), with the operators of eager PyTorch."""
-    once = capture.capture_joint(make_model_and_inputs, compiled=False, inference=inference, autocast=autocast)
-    samples = common_batch_size(once)
-    twice, uncut = _capture_doubled(make_model_and_inputs, inference, autocast) if samples > 1 else (None, "")
-    walk = Walk(once.graph.graph, twice.graph.graph if twice else None, samples)
-    walk.uncut = uncut
-    outputs = output_nodes_of(once.graph.graph)
-    changed = changed_input_by_output(once.graph.graph, once.num_fwd_outputs)
-    results = [n for i, n in enumerate(outputs[:once.num_fwd_outputs]) if i not in changed and isinstance(n, torch.fx.Node)]
-    add_all_nodes(walk, roles_and_names_of(once), None if inference else results[0])
-    wanted = set()
-    for result in results:
+    joint = capture.capture_joint(make_model_and_inputs, compiled=False, inference=inference, autocast=autocast)
+    sample_count = common_batch_size(joint)
+    doubled_joint, uncut_reason = _capture_doubled(make_model_and_inputs, inference, autocast) if sample_count > 1 else (None, "")
+    walk = Walk(joint.graph.graph, doubled_joint.graph.graph if doubled_joint else None, sample_count)
+    walk.uncut = uncut_reason
+    outputs = output_nodes_of(joint.graph.graph)
+    input_number_of_output = changed_input_number_by_output(joint.graph.graph, joint.num_fwd_outputs)
+    result_nodes = [n for i, n in enumerate(outputs[:joint.num_fwd_outputs]) if i not in input_number_of_output and isinstance(n, torch.fx.Node)]
+    add_all_nodes(walk, roles_and_names_of(joint), None if inference else result_nodes[0])
+    wanted_tensors = set()
+    for result in result_nodes:
         tensor = walk.views[result].tensor
         tensor.use = "output"
-        wanted.add(tensor)
-    wanted |= name_gradients(walk, once, outputs[once.num_fwd_outputs:])
-    wanted |= write_buffers_in_place(walk, {outputs[i]: buffer for i, buffer in changed.items()})
-    walk.drop_unneeded_operators(wanted)
+        wanted_tensors.add(tensor)
+    wanted_tensors |= name_gradients(walk, joint, outputs[joint.num_fwd_outputs:])
+    wanted_tensors |= write_buffers_in_place(walk, {outputs[i]: buffer for i, buffer in input_number_of_output.items()})
+    walk.drop_unneeded_operators(wanted_tensors)
     return to_converted(walk, name, precision)
 
 
@@ -44,8 +44,8 @@ def to_converted(walk, name, precision):
     precision = precision or ("bf16" if any(t.type == "bf16" for t in walk.tensors) else "fp32")
     ops = [op | {"in": [t.name for t in op["in"]], "out": [t.name for t in op["out"]]} for op in walk.ops]
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision, "tensors": [t.as_json() for t in walk.tensors], "ops": ops}
-    alone = {op["name"]: walk.nodes_of[op["name"]] for op in ops if op["kind"] == "opaque"}
-    return Converted(document, alone=alone, unread_buffer_bytes=walk.unread_buffer_bytes, uncut=walk.uncut)
+    node_of_opaque_op = {op["name"]: walk.nodes_of[op["name"]] for op in ops if op["kind"] == "opaque"}
+    return Converted(document, alone=node_of_opaque_op, unread_buffer_bytes=walk.unread_buffer_bytes, uncut=walk.uncut)
 
 
 def common_batch_size(joint):
@@ -81,9 +81,9 @@ def add_all_nodes(walk, roles_and_names, loss_node):
     """Adds all nodes to the walk. `roles_and_names`: of roles_and_names_of(). `loss_node` is None for inference."""
     for node in walk.nodes:
         if node.op == "placeholder":
-            use, name = roles_and_names[node.name]
+            tensor_use, tensor_name = roles_and_names[node.name]
             if isinstance(node.meta["val"], torch.Tensor):
-                walk.views[node] = View(walk.add_tensor(name, node.meta["val"], use, walk.relation_to_batch(node) == "batch" and use != "parameter"))
+                walk.views[node] = View(walk.add_tensor(tensor_name, node.meta["val"], tensor_use, walk.relation_to_batch(node) == "batch" and tensor_use != "parameter"))
         elif node.op == "get_attr":
             walk.views[node] = None
         elif node.op == "call_function":
@@ -94,21 +94,21 @@ def add_all_nodes(walk, roles_and_names, loss_node):
 
 def add_node(walk, node):
     """Adds what a node computes to the walk: a view, an operator of umbench or an opaque one."""
-    name = operators.operator_name(node)
+    op_name = operators.operator_name(node)
     if node.target is operator.getitem:
-        found = walk.views.get(node.args[0])
-        walk.views[node] = found[node.args[1]] if isinstance(found, list) else found
-    elif name in operators.WITHOUT_DATA:
+        source_view = walk.views.get(node.args[0])
+        walk.views[node] = source_view[node.args[1]] if isinstance(source_view, list) else source_view
+    elif op_name in operators.WITHOUT_DATA:
         walk.views[node] = None
-    elif name in operators.PLAIN_VIEWS or (name in ("clone", "contiguous") and walk.keeps_layout(node)):
+    elif op_name in operators.PLAIN_VIEWS or (op_name in ("clone", "contiguous") and walk.keeps_layout(node)):
         walk.views[node] = walk.view_of(node.args[0], node, keeps_order=True)
     elif node in walk.views or (computed_layers.sliced_channel_range(node) and computed_layers.split_concat_gradient(walk, node)):
         pass
-    elif name in operators.OTHER_VIEWS:
+    elif op_name in operators.OTHER_VIEWS:
         walk.views[node] = walk.view_of(node.args[0], node, keeps_order=False)
     else:
-        known = KNOWN.get(name.lstrip("_"))
-        if known is None or not known(walk, node):
+        map_function = MAP_FUNCTIONS.get(op_name.lstrip("_"))
+        if map_function is None or not map_function(walk, node):
             add_opaque_operator(walk, node)
 
 
@@ -117,30 +117,30 @@ def add_node(walk, node):
 def name_gradients(walk, joint, gradients):
     """Names the gradient of each parameter; returns the gradients that are needed."""
     placeholders = [n for n in joint.graph.graph.nodes if n.op == "placeholder" and not is_tangent(n)]
-    wanted = set()
+    needed_tensors = set()
     for node, gradient in zip(placeholders, gradients):
         view = walk.views.get(gradient) if isinstance(gradient, torch.fx.Node) else None
         if not isinstance(view, View) or view.tensor.use in ("parameter", "parameter_gradient"):
             continue
         if role_of(node, joint) == "parameter":
             view.tensor.use, view.tensor.name = "parameter_gradient", add_unique_name(walk.names, joint.names[node.name] + ".grad")
-        wanted.add(view.tensor)
-    return wanted
+        needed_tensors.add(view.tensor)
+    return needed_tensors
 
 
 def write_buffers_in_place(walk, buffer_number_by_value):
     """Makes the model's changes of buffers write in place. Statistics of normalisations and counters are left out, since an iteration does
     not read the values that it writes. `buffer_number_by_value`: {new value: number of its buffer among the inputs}."""
-    wanted, unread_buffer_bytes = set(), 0
-    by_name = {n.name: n for n in walk.nodes if n.op == "placeholder"}
-    placeholders = list(by_name.values())
+    written_tensors, unread_buffer_bytes = set(), 0
+    placeholder_of_name = {n.name: n for n in walk.nodes if n.op == "placeholder"}
+    placeholders = list(placeholder_of_name.values())
     for node, number in buffer_number_by_value.items():
-        old = placeholders[number]
-        value, target = walk.views.get(node), walk.views[old].tensor
-        if not isinstance(value, View) or value.tensor is target or old.meta["val"].dim() == 0:
-            unread_buffer_bytes += old.meta["val"].numel() * old.meta["val"].element_size()
+        buffer_node = placeholders[number]
+        value_view, buffer_tensor = walk.views.get(node), walk.views[buffer_node].tensor
+        if not isinstance(value_view, View) or value_view.tensor is buffer_tensor or buffer_node.meta["val"].dim() == 0:
+            unread_buffer_bytes += buffer_node.meta["val"].numel() * buffer_node.meta["val"].element_size()
             continue
-        add_in_place_write(walk, old, target, value.tensor)
-        wanted.add(target)
+        add_in_place_write(walk, buffer_node, buffer_tensor, value_view.tensor)
+        written_tensors.add(buffer_tensor)
     walk.unread_buffer_bytes = unread_buffer_bytes
-    return wanted
+    return written_tensors

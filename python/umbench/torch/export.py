@@ -18,24 +18,24 @@ from umbench import load, model_arguments, output, places
 def main(options):
     """Exports a model as a graph file. model_arguments.parse_export() returned `options`."""
     figures = read_machine(options.machine) if options.machine else None
-    began = time.monotonic()
+    begin_s = time.monotonic()
     converted = convert_model(options)
     from umbench.torch import convert, launches, optimizer, rates
     kernel_ns = options.launch
     if options.measure:
         from umbench.torch import measuring
-        times = measuring.OperatorTimes(options.measure)
-        measuring.measure_durations(converted, times)
+        operator_times = measuring.OperatorTimes(options.measure)
+        measuring.measure_durations(converted, operator_times)
         kernel_ns = kernel_ns or launches.KERNEL_NS
-        for why in sorted(set(times.untimed.values())):
-            print(f"a generated kernel is not timed but priced by its bytes: {why.splitlines()[0]}", file=sys.stderr)
+        for reason in sorted(set(operator_times.untimed.values())):
+            print(f"a generated kernel is not timed but priced by its bytes: {reason.splitlines()[0]}", file=sys.stderr)
     elif figures:
         rates.set_durations_by_figures(converted, figures)
     if kernel_ns:
         launches.add_launch_waits(converted, kernel_ns)
     optimizer.add_optimizer_step(converted.document, options.optimizer, options.step)
     output.write(convert.document_text(converted.document), options.out)
-    print_summary(converted, options, time.monotonic() - began)
+    print_summary(converted, options, time.monotonic() - begin_s)
 
 
 def convert_model(options):
@@ -54,11 +54,11 @@ def convert_model(options):
 
 def load_function(module_and_function):
     """The function that MODULE:FUNCTION names."""
-    module, _, function = module_and_function.rpartition(":")
-    found = getattr(load_module(module), function, None)
-    if not callable(found):
-        raise load.BadInput(f"{module}: has no function {function}")
-    return found
+    module_name, _, function_name = module_and_function.rpartition(":")
+    function = getattr(load_module(module_name), function_name, None)
+    if not callable(function):
+        raise load.BadInput(f"{module_name}: has no function {function_name}")
+    return function
 
 
 def load_module(name_or_path):
@@ -67,9 +67,9 @@ def load_module(name_or_path):
         if name_or_path.endswith(".py"):
             sys.path.insert(1, str(Path(name_or_path).resolve().parent))
             spec = importlib.util.spec_from_file_location(Path(name_or_path).stem, name_or_path)
-            found = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(found)
-            return found
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
         sys.path.insert(1, str(Path.cwd()))
         return importlib.import_module(name_or_path)
     except Exception as error:
@@ -85,20 +85,20 @@ def print_summary(converted, options, export_seconds):
     """Prints a summary of the exported graph."""
     from umbench.torch import liveness
     document = converted.document
-    sizes = {}
+    bytes_by_role = {}
     for tensor in document["tensors"]:
         role = tensor.get("use", "activation")
-        sizes[role] = sizes.get(role, 0) + liveness.tensor_bytes(tensor)
+        bytes_by_role[role] = bytes_by_role.get(role, 0) + liveness.tensor_bytes(tensor)
     print(f"{document['name']}: {len(document['ops'])} operators, {len(document['tensors'])} tensors, as {options.form}, in {export_seconds:.1f} s")
-    print("  " + ", ".join(f"{role.replace('_', ' ')}s {size / 2**20:.1f} MiB" for role, size in sizes.items()))
+    print("  " + ", ".join(f"{role.replace('_', ' ')}s {byte_count / 2**20:.1f} MiB" for role, byte_count in bytes_by_role.items()))
     if options.optimizer == "none" and not options.inference:
-        states = sizes.get("parameter_gradient", 0)
-        print(f"  without an optimizer: AdamW would add states of {2 * states / 2**20:.1f} MiB (--optimizer adamw)")
+        gradient_bytes = bytes_by_role.get("parameter_gradient", 0)
+        print(f"  without an optimizer: AdamW would add states of {2 * gradient_bytes / 2**20:.1f} MiB (--optimizer adamw)")
     if options.form == "eager":
-        known = [op for op in document["ops"] if op["kind"] != "opaque"]
-        of = {t["name"]: liveness.tensor_bytes(t) for t in document["tensors"]}
-        moved, mapped = (sum(of[name] for op in ops for name in op["in"] + op["out"]) for ops in (document["ops"], known))
-        print(f"  umbench computes {len(known)} of the operators, {100 * mapped / max(moved, 1):.1f} % of the bytes; the others are opaque")
+        mapped_ops = [op for op in document["ops"] if op["kind"] != "opaque"]
+        bytes_of_tensor = {t["name"]: liveness.tensor_bytes(t) for t in document["tensors"]}
+        moved_bytes, mapped_bytes = (sum(bytes_of_tensor[name] for op in ops for name in op["in"] + op["out"]) for ops in (document["ops"], mapped_ops))
+        print(f"  umbench computes {len(mapped_ops)} of the operators, {100 * mapped_bytes / max(moved_bytes, 1):.1f} % of the bytes; the others are opaque")
     if converted.unread_buffer_bytes:
         print(f"  left out: {converted.unread_buffer_bytes} B of running statistics and counters, which only a later pass reads")
     if converted.uncut:

@@ -9,7 +9,7 @@ import torch
 
 from . import chunks, copies, micro, placing, private, refusals, rewrites, skips
 from .arena import MAX_REMAPS, Arena
-from .costs import RATES, costs_for, rates_of
+from .costs import RATES_BY_GPU, costs_for, tabulated_rates_of
 from .cuda_graphs import StepGraphs, allocate_cublas_workspaces
 from .operators import operator_name
 from .plan import Plan, size_text
@@ -19,7 +19,7 @@ from .step import device_type_of, step_and_pytorchs_choice
 BYTES_OF_UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 # Bytes of an optimizer's states for each byte of a parameter.
 STATES_PER_BYTE = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
-WITH_WORKSPACE = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # operators for which cuBLAS keeps workspaces
+OPERATORS_WITH_WORKSPACE = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # operators for which cuBLAS keeps workspaces
 
 
 def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0, cuda_graphs=False):
@@ -63,7 +63,7 @@ class FittedCall:
         self.model, self.plan, self.planning, self.graphs = model, plan, planning, planning.graphs
         self.is_auto = micro_batches == "auto"
         self.chosen = not self.is_auto
-        self.counts = [micro_batches] if self.chosen else list(micro.COUNTS)  # numbers of parts of a batch; the first is in use
+        self.counts = [micro_batches] if self.chosen else list(micro.PART_COUNTS)  # numbers of parts of a batch; the first is in use
         self.steps, self.arena, self.ran_backward, self.repeats = 0, None, False, 0
         self.start_over()
 
@@ -80,23 +80,23 @@ class FittedCall:
 
     def choose_part_count(self, inputs, keyword_inputs):
         """Plans for several numbers of parts without compiling, and chooses one."""
-        def predicted_ms(part_count):
+        def predict_ms(part_count):
             """(predicted ms of a step in `part_count` parts by its plan, the same by PyTorch's own choice); raises NoPlan if there is no plan."""
             self.counts = [part_count]
             self.start_over()
             try:
                 self.run_model(inputs, keyword_inputs)
             except micro.PlanMade:
-                return self.planning.step_ms(part_count)
+                return self.planning.predicted_and_unplanned_ms(part_count)
 
         if self.planning.is_on_gpu():
             allocate_cublas_workspaces(next(self.model.parameters()).device)
-        self.planning.only_plans, self.counts = True, list(micro.COUNTS)
+        self.planning.only_plans, self.counts = True, list(micro.PART_COUNTS)
         try:
-            counts = micro.choose_part_counts(predicted_ms)
+            part_counts = micro.choose_part_counts(predict_ms)
         finally:
-            self.planning.only_plans, self.counts = False, list(micro.COUNTS)
-        self.chosen, self.counts = True, counts
+            self.planning.only_plans, self.counts = False, list(micro.PART_COUNTS)
+        self.chosen, self.counts = True, part_counts
         self.start_over()
 
     def __call__(self, *inputs, **keyword_inputs):
@@ -140,10 +140,10 @@ class FittedCall:
             refusals.check_inputs(inputs, keyword_inputs)
             private.forget_dynamic_sizes((inputs, keyword_inputs))
             with private.graph_breaks_raise(NoPlan):
-                count = micro.largest_part_count(self.counts[0], inputs, keyword_inputs) if self.is_auto and self.chosen else self.counts[0]
-                if count == 1 or not torch.is_grad_enabled():
+                part_count = micro.largest_part_count(self.counts[0], inputs, keyword_inputs) if self.is_auto and self.chosen else self.counts[0]
+                if part_count == 1 or not torch.is_grad_enabled():
                     return self.run(*inputs, **keyword_inputs)
-                return micro.run_in_parts(self.run, self.model, count, inputs, keyword_inputs)
+                return micro.run_in_parts(self.run, self.model, part_count, inputs, keyword_inputs)
         except BaseException:
             self.repeat_measurement()
             raise
@@ -174,18 +174,18 @@ class FittedCall:
             self.begun = time.monotonic()
         elif self.steps == 2:
             torch.cuda.synchronize(device)
-            ms = 1e3 * (time.monotonic() - self.begun)
-            reserved = torch.cuda.max_memory_reserved(device)
-            self.plan.add_measurement(torch.cuda.max_memory_allocated(device), reserved, ms)
-            recorded = self.arena.finish_recording()
-            if reserved <= self.plan.budget:
-                self.plan.make_final(reserved)
-            elif self.plan.measured["peak"] <= self.plan.budget and recorded and private.allocator_maps_pages():
+            step_ms = 1e3 * (time.monotonic() - self.begun)
+            reserved_bytes = torch.cuda.max_memory_reserved(device)
+            self.plan.add_measurement(torch.cuda.max_memory_allocated(device), reserved_bytes, step_ms)
+            was_recorded = self.arena.finish_recording()
+            if reserved_bytes <= self.plan.budget:
+                self.plan.make_final(reserved_bytes)
+            elif self.plan.measured["peak"] <= self.plan.budget and was_recorded and private.allocator_maps_pages():
                 self.map_memory_or_replan()
             elif self.plan.measured_peak_exceeds_usable() and self.plan.plans < self.MAX_PLANS:
                 self.start_over()
             else:
-                self.plan.make_final(reserved)
+                self.plan.make_final(reserved_bytes)
         elif self.arena.note_whether_step_fitted():
             self.plan.make_final(self.arena.total_reserved_bytes())
         else:
@@ -200,9 +200,9 @@ class FittedCall:
         if self.arena.mappings < self.MAX_MAPPINGS and self.arena.map_memory() or 0 < self.arena.refusals < MAX_REMAPS:
             return
         if self.plan.plans < self.MAX_PLANS and not self.arena.refusals:
-            foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # the next plan includes these bytes
-            if not self.plan.measured_peak_exceeds_usable() or self.arena.lacking > foreseen:
-                self.plan.leave_more_slack(self.arena.lacking - foreseen)
+            foreseen_bytes = self.plan.measured["peak"] - self.plan.predicted["peak"]  # the next plan includes these bytes
+            if not self.plan.measured_peak_exceeds_usable() or self.arena.lacking > foreseen_bytes:
+                self.plan.leave_more_slack(self.arena.lacking - foreseen_bytes)
             self.start_over()
         else:
             self.arena.stop_placing()
@@ -211,20 +211,20 @@ class FittedCall:
 
 def parse_budget(budget):
     """Parses a budget such as "24GiB", "512 MB" or a number to bytes."""
-    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
     if isinstance(budget, (int, float)) and not isinstance(budget, bool) and math.isfinite(budget):
-        size = int(budget)
+        byte_count = int(budget)
     else:
-        size = int(float(found[1]) * BYTES_OF_UNITS.get(found[2].upper(), 0)) if found else 0
-    if size < 1:
+        byte_count = int(float(match[1]) * BYTES_OF_UNITS.get(match[2].upper(), 0)) if match else 0
+    if byte_count < 1:
         raise NoPlan(f"budget {budget!r} is no size; write it like 24GiB")
-    return size
+    return byte_count
 
 
 def weakly_bound(method):
     """A function that calls a method by a weak reference to its object. PyTorch keeps compile functions alive, which must not keep the model."""
-    held = weakref.WeakMethod(method)
-    return lambda *args, **kwargs: held()(*args, **kwargs)
+    weak_method = weakref.WeakMethod(method)
+    return lambda *args, **kwargs: weak_method()(*args, **kwargs)
 
 
 def close_slabs(slabs):
@@ -259,23 +259,23 @@ class PlanningCompiler:
             self.graphs.drop_recordings()
         if not self.allocated_bytes and self.is_on_gpu():
             self.measure_memory_before_plan()
-        least = math.inf
+        least_peak_bytes = math.inf
         for self.share_count in chunks.share_counts_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]:
             try:
                 return self.compile_in_shares(graph, inputs)
             except NoRoom as error:
-                if self.plan.predicted["peak"] >= least:
+                if self.plan.predicted["peak"] >= least_peak_bytes:
                     break
-                least, refusal = self.plan.predicted["peak"], error
-        raise refusal
+                least_peak_bytes, last_error = self.plan.predicted["peak"], error
+        raise last_error
 
     def measure_memory_before_plan(self):
         """Frees the workspaces of cuBLAS, and stores how much memory was allocated before the first plan, and for what."""
         device = next(self.model.parameters()).device
-        allocated = torch.cuda.memory_allocated(device)
+        bytes_with_workspaces = torch.cuda.memory_allocated(device)
         private.free_cublas_workspaces()
         self.allocated_bytes = torch.cuda.memory_allocated(device)
-        self.workspace_bytes = allocated - self.allocated_bytes
+        self.workspace_bytes = bytes_with_workspaces - self.allocated_bytes
         self.state_bytes = sum(t.numel() * t.element_size() for t in gpu_states_of(self.optimizer))
 
     def compile_in_shares(self, graph, inputs):
@@ -283,39 +283,39 @@ class PlanningCompiler:
                                      self.graphs and weakly_bound(self.graphs.wrap_pass))
 
     def plan_and_split(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
-        begun = time.monotonic()
+        begin_s = time.monotonic()
         device = torch.device(device_type_of(joint))
         on_gpu = device.type == "cuda"
-        rates = rates_of(torch.cuda.get_device_name(device)) if on_gpu else RATES[""]
-        self.bytes_per_ns = rates["bytes"]
+        rates_per_ns = tabulated_rates_of(torch.cuda.get_device_name(device)) if on_gpu else RATES_BY_GPU[""]
+        self.bytes_per_ns = rates_per_ns["bytes"]
         if on_gpu:
             self.plan.leave_slack()
         private.remove_dead_and_repeated_nodes(joint)
         self.costs = self.costs or costs_for(device)
-        rates = {**rates, "link": self.costs.link_bytes_per_ns()} if self.tier else rates
-        unforeseen = self.plan.unforeseen.get(self.share_count, 0)
+        rates_per_ns = {**rates_per_ns, "link": self.costs.link_bytes_per_ns()} if self.tier else rates_per_ns
+        unforeseen_bytes = self.plan.unforeseen.get(self.share_count, 0)
 
         def plan_graph(graph):
             """(its Step, bytes on the device without its tensors, the planner's answer)."""
-            step, begin = step_and_pytorchs_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
+            step, pytorchs_choice = step_and_pytorchs_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
             if on_gpu:
                 self.costs.free_memory()
                 private.free_cublas_workspaces()  # frees the workspaces of the stream on which operators were measured
-            base = self.base_bytes(step) + unforeseen
-            return step, base, ask_planner(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)
+            base_bytes = self.base_bytes(step) + unforeseen_bytes
+            return step, base_bytes, ask_planner(step, self.plan.usable, base_bytes, rates_per_ns, self.backend == "inductor", pytorchs_choice, self.effort, self.tier, on_gpu, self.bits)
 
         graphs = skips.make_graph_variants(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
-        joint, (step, base, answer) = fastest_of(graphs, plan_graph, self.plan.usable)
-        answer["bound"] -= unforeseen  # subtracts memory that another plan may not need
-        self.plan.store_answer(step, answer, base, self.share_count)
+        joint, (step, base_bytes, answer) = fastest_of(graphs, plan_graph, self.plan.usable)
+        answer["bound"] -= unforeseen_bytes  # subtracts memory that another plan may not need
+        self.plan.store_answer(step, answer, base_bytes, self.share_count)
         self.plan.untimed = sorted(self.costs.untimed)
-        seconds = time.monotonic() - begun
-        self.plan.seconds += seconds
+        planning_s = time.monotonic() - begin_s
+        self.plan.seconds += planning_s
         if answer["plan"]["peak"] > self.plan.usable:
-            least, bound = size_text(self.plan.min_budget()), size_text(self.plan.min_budget(self.plan.bound))
-            raise NoRoom(f"no plan within {size_text(self.plan.budget)}; the least found is {least}, none is below {bound}")
+            least_text, bound_text = size_text(self.plan.min_budget()), size_text(self.plan.min_budget(self.plan.bound))
+            raise NoRoom(f"no plan within {size_text(self.plan.budget)}; the least found is {least_text}, none is below {bound_text}")
         if self.only_plans:
-            raise micro.PlanMade(f"planned in {seconds:.1f} s")
+            raise micro.PlanMade(f"planned in {planning_s:.1f} s")
         self.plan.plans += 1
         if self.graphs:
             self.graphs.result_count, self.graphs.workspace_bytes = num_fwd_outputs, self.workspace_bytes // 2 if has_matrix_products(step) else 0
@@ -337,42 +337,42 @@ class PlanningCompiler:
         """Puts the copies of the plan's `moves`, [(tensor, gone_after_name, back_before_name)], into both graphs."""
         gpu_number = next(self.model.parameters()).device.index if is_on_gpu else None
         with private.allow_real_tensors():
-            slab = copies.HostSlab([copies.spanned_bytes(step.nodes[i]) for i, _, _ in moves], self.tier, gpu_number)
-        names = [tuple(None if i is None else step.nodes[i].name for i in each) for each in moves]
+            slab = copies.HostSlab([copies.spanned_bytes(step.nodes[number]) for number, _, _ in moves], self.tier, gpu_number)
+        named_moves = [tuple(None if number is None else step.nodes[number].name for number in move) for move in moves]
         self.slabs.append(slab)
-        copies.insert_copies(forward, backward, num_fwd_outputs, names, slab)
+        copies.insert_copies(forward, backward, num_fwd_outputs, named_moves, slab)
         private.keep_operator_order()
 
-    def step_ms(self, part_count):
+    def predicted_and_unplanned_ms(self, part_count):
         """(predicted ms of a step in `part_count` parts by the last plan, the same by PyTorch's own choice). The time of a step is that of its parts,
         of the addition of their gradients, and of the product of these and the gradient of the loss."""
-        gradients = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
-        accesses = (part_count - 1) * micro.ACCESSES_OF_SUM + micro.ACCESSES_OF_SCALING * (part_count > 1)
-        return tuple(part_count * each["ms"] + accesses * gradients / self.bytes_per_ns / 1e6 for each in (self.plan.predicted, self.plan.unplanned))
+        gradient_bytes = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
+        access_count = (part_count - 1) * micro.ACCESSES_OF_SUM + micro.ACCESSES_OF_SCALING * (part_count > 1)
+        return tuple(part_count * prediction["ms"] + access_count * gradient_bytes / self.bytes_per_ns / 1e6 for prediction in (self.plan.predicted, self.plan.unplanned))
 
     def base_bytes(self, step):
         """Bytes on the device besides the tensors that the two graphs make."""
-        trained = [p for p in self.model.parameters() if p.requires_grad]
-        sums = self.plan.micro_batches > 1  # with parts there are also the sums of the gradients
-        wanted = (states_per_byte(self.optimizer) + sums) * sum(p.numel() * p.element_size() for p in trained)
+        trained_parameters = [p for p in self.model.parameters() if p.requires_grad]
+        has_sums = self.plan.micro_batches > 1  # with parts there are also the sums of the gradients
+        state_and_sum_bytes = (states_per_byte(self.optimizer) + has_sums) * sum(p.numel() * p.element_size() for p in trained_parameters)
         if self.allocated_bytes:
-            return self.allocated_bytes + (self.workspace_bytes if has_matrix_products(step) else 0) + max(0, wanted - self.state_bytes)
-        return sum(fields["bytes"] for fields in step.node_fields if fields["resident"]) + wanted
+            return self.allocated_bytes + (self.workspace_bytes if has_matrix_products(step) else 0) + max(0, state_and_sum_bytes - self.state_bytes)
+        return sum(fields["bytes"] for fields in step.node_fields if fields["resident"]) + state_and_sum_bytes
 
 
 def has_matrix_products(step):
-    return any(operator_name(node) in WITH_WORKSPACE for node in step.nodes if node.op == "call_function")
+    return any(operator_name(node) in OPERATORS_WITH_WORKSPACE for node in step.nodes if node.op == "call_function")
 
 
 def fastest_of(graphs, plan_graph, budget_bytes):
     """(graph, plan_graph(graph)) of the graph whose plan is the fastest of those that fit, else the one with the lowest peak. plan_graph()
-    returns a tuple that ends with the planner's answer, whose `begin` becomes that of the first graph, and whose `bound` the lowest of all."""
-    found = [(graph, plan_graph(graph)) for graph in graphs]
-    answers = [made[-1] for _, made in found]
-    begin, bound = answers[0]["begin"], min(answer["bound"] for answer in answers)
-    graph, made = min(found, key=lambda each: (max(budget_bytes, each[1][-1]["plan"]["peak"]), each[1][-1]["plan"]["ns"]))
-    made[-1].update(begin=begin, bound=bound)
-    return graph, made
+    returns a tuple that ends with the planner's answer, whose `first_begin` becomes that of the first graph, and whose `lowest_bound` the lowest of all."""
+    graphs_and_plans = [(graph, plan_graph(graph)) for graph in graphs]
+    answers = [planned[-1] for _, planned in graphs_and_plans]
+    first_begin, lowest_bound = answers[0]["begin"], min(answer["bound"] for answer in answers)
+    graph, planned = min(graphs_and_plans, key=lambda graph_and_plan: (max(budget_bytes, graph_and_plan[1][-1]["plan"]["peak"]), graph_and_plan[1][-1]["plan"]["ns"]))
+    planned[-1].update(begin=first_begin, bound=lowest_bound)
+    return graph, planned
 
 
 def states_per_byte(optimizer):
@@ -382,8 +382,8 @@ def states_per_byte(optimizer):
     name = optimizer if isinstance(optimizer, str) else (optimizer if isinstance(optimizer, type) else type(optimizer)).__name__
     if name not in STATES_PER_BYTE:
         raise NoPlan(f"what {name} keeps is not known; give one of {', '.join(STATES_PER_BYTE)} or None")
-    momentum = isinstance(optimizer, torch.optim.Optimizer) and any(group.get("momentum") for group in optimizer.param_groups)
-    return STATES_PER_BYTE[name] + (name == "SGD" and momentum)
+    has_momentum = isinstance(optimizer, torch.optim.Optimizer) and any(group.get("momentum") for group in optimizer.param_groups)
+    return STATES_PER_BYTE[name] + (name == "SGD" and has_momentum)
 
 
 def gpu_states_of(optimizer):

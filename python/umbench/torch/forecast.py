@@ -16,27 +16,27 @@ def main(options):
     from .planner import NoPlan
 
     try:
-        rows = [forecast_batch(options, factor) for factor in batch_factors(options)]
+        forecasts = [forecast_batch(options, factor) for factor in batch_factors(options)]
     except NoPlan as error:
         raise load.BadInput(f"{options.model}: {error}") from None
     print(f"{'batch':>6} {'fits':>5} {'peak':>10} {'unplanned':>10} {'slower':>7} {'kept':>10} {'offloaded':>10}  computed again")
-    for _, _, row in rows:
-        print(row)
-    fitting = [batch for batch, fits, _ in rows if fits]
-    print(f"largest batch that fits: {max(fitting)}" if fitting else f"none of these batches fits in {options.budget}")
+    for _, _, table_row in forecasts:
+        print(table_row)
+    fitting_batches = [batch for batch, batch_fits, _ in forecasts if batch_fits]
+    print(f"largest batch that fits: {max(fitting_batches)}" if fitting_batches else f"none of these batches fits in {options.budget}")
 
 
 def batch_factors(options):
     """[number of times that the example batch is repeated] for each batch to forecast."""
     if not options.batch:
         return [1]
-    own = example_batch_size(options)
-    if not own:
+    example_batch = example_batch_size(options)
+    if not example_batch:
         raise load.BadInput(f"--batch: {options.model} gives no example input with a batch")
     for batch in options.batch:
-        if batch < own or batch % own:
-            raise load.BadInput(f"--batch {batch}: give multiples of {own}, the batch of the example inputs")
-    return [batch // own for batch in options.batch]
+        if batch < example_batch or batch % example_batch:
+            raise load.BadInput(f"--batch {batch}: give multiples of {example_batch}, the batch of the example inputs")
+    return [batch // example_batch for batch in options.batch]
 
 
 def example_batch_size(options):
@@ -56,14 +56,14 @@ def forecast_batch(options, batch_factor):
 
     plan = Plan(parse_budget(options.budget))
     plan.leave_slack()
-    step, answer, batch, shares = plan_with_loss_shares(options, plan, batch_factor)
-    made, own = answer["plan"], answer["begin"]
-    again = Counter(operator_name(step.nodes[i]) for i in made["recomputed"] if step.node_fields[i]["kind"] == "kernel")
-    told = ", ".join(f"{count} {name}" for name, count in again.most_common()) or "no product and no library call"
-    told += f"; the loss in {shares} shares of its rows" if shares > 1 else ""
-    fits, away = made["peak"] <= plan.usable, sum(step.node_fields[i]["bytes"] for i, _, _ in made["offloaded"])
-    return (batch, fits, f"{batch:>6} {'yes' if fits else 'no':>5} {size_text(made['peak']):>10} {size_text(own['peak']):>10} {made['ns'] / own['ns']:>6.2f}x "
-            f"{size_text(made['saved_bytes']):>10} {size_text(away):>10}  {told}")
+    step, answer, batch, share_count = plan_with_loss_shares(options, plan, batch_factor)
+    plan_answer, unplanned_answer = answer["plan"], answer["begin"]
+    recomputed_counts = Counter(operator_name(step.nodes[number]) for number in plan_answer["recomputed"] if step.node_fields[number]["kind"] == "kernel")
+    recomputed_text = ", ".join(f"{count} {name}" for name, count in recomputed_counts.most_common()) or "no product and no library call"
+    recomputed_text += f"; the loss in {share_count} shares of its rows" if share_count > 1 else ""
+    plan_fits, offloaded_bytes = plan_answer["peak"] <= plan.usable, sum(step.node_fields[number]["bytes"] for number, _, _ in plan_answer["offloaded"])
+    return (batch, plan_fits, f"{batch:>6} {'yes' if plan_fits else 'no':>5} {size_text(plan_answer['peak']):>10} {size_text(unplanned_answer['peak']):>10} {plan_answer['ns'] / unplanned_answer['ns']:>6.2f}x "
+            f"{size_text(plan_answer['saved_bytes']):>10} {size_text(offloaded_bytes):>10}  {recomputed_text}")
 
 
 def plan_with_loss_shares(options, plan, batch_factor):
@@ -71,19 +71,19 @@ def plan_with_loss_shares(options, plan, batch_factor):
     the answer is PyTorch's own choice for the loss that is not cut."""
     from . import chunks
 
-    whole = chunks.LossesInShares(1)
-    joint = capture_joint(options, batch_factor, whole)
-    tries = chunks.share_counts_to_try(whole.graph, plan.budget)
-    own = None if tries[0] == 1 else plan_joint(options, plan.usable, joint, MIN_EFFORT)[1]["begin"]
-    for shares in tries:
-        if shares > 1:
-            joint = capture_joint(options, batch_factor, chunks.LossesInShares(shares))
+    losses_in_one_share = chunks.LossesInShares(1)
+    joint = capture_joint(options, batch_factor, losses_in_one_share)
+    share_counts = chunks.share_counts_to_try(losses_in_one_share.graph, plan.budget)
+    unplanned_answer = None if share_counts[0] == 1 else plan_joint(options, plan.usable, joint, MIN_EFFORT)[1]["begin"]
+    for share_count in share_counts:
+        if share_count > 1:
+            joint = capture_joint(options, batch_factor, chunks.LossesInShares(share_count))
         step, answer = plan_joint(options, plan.usable, joint, options.effort)
-        own = answer["begin"] = own or answer["begin"]
+        unplanned_answer = answer["begin"] = unplanned_answer or answer["begin"]
         if answer["plan"]["peak"] <= plan.usable:
             break
-    given = [n.meta["val"] for n in joint.graph.graph.nodes if n.name in joint.names and not joint.is_parameter_or_buffer(n)]
-    return step, answer, first_extent(given), shares
+    example_inputs = [n.meta["val"] for n in joint.graph.graph.nodes if n.name in joint.names and not joint.is_parameter_or_buffer(n)]
+    return step, answer, first_extent(example_inputs), share_count
 
 
 def first_extent(inputs):
@@ -117,10 +117,10 @@ def plan_joint(options, budget_bytes, joint, effort):
     costs = MachineCosts(read_machine(options.gpu.removeprefix("sim:")))
 
     def plan_graph(graph):
-        step, begin = step_and_pytorchs_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
-        resident = [fields["bytes"] for fields in step.node_fields if fields["resident"]]
-        trained = sum(fields["bytes"] for fields in step.node_fields if fields["backward_result"])
-        base = LIBRARY_BYTES * has_matrix_products(step) + sum(resident) + states_per_byte(options.optimizer) * trained
-        return step, ask_planner(step, budget_bytes, base, costs.rates, True, begin, effort, None if options.tier == "none" else options.tier)
+        step, numbers_saved_by_pytorch = step_and_pytorchs_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
+        resident_bytes = [fields["bytes"] for fields in step.node_fields if fields["resident"]]
+        gradient_bytes = sum(fields["bytes"] for fields in step.node_fields if fields["backward_result"])
+        base_bytes = LIBRARY_BYTES * has_matrix_products(step) + sum(resident_bytes) + states_per_byte(options.optimizer) * gradient_bytes
+        return step, ask_planner(step, budget_bytes, base_bytes, costs.rates, True, numbers_saved_by_pytorch, effort, None if options.tier == "none" else options.tier)
 
     return fastest_of(skips.make_graph_variants(joint.graph, budget_bytes), plan_graph, budget_bytes)[1]

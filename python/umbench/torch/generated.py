@@ -9,8 +9,8 @@ from . import private
 from .operators import GATHERS, SCATTERS, operator_name
 from .values import base_of, stored_bytes, value_of
 
-MIN_BYTES = 1 << 24  # smaller kernels take longer to launch than to run
-SMALL_TABLE = 1 << 20  # bytes of a table that is always in the cache, so that positions do not matter
+MIN_TIMED_BYTES = 1 << 24  # smaller kernels take longer to launch than to run
+SMALL_TABLE_BYTES = 1 << 20  # bytes of a table that is always in the cache, so that positions do not matter
 
 
 class SeparateKernel:
@@ -21,8 +21,8 @@ class SeparateKernel:
         self.graph, self.values, self.made = torch.fx.Graph(), [], {}
         self.reads, self.device = set(kernel.reads), device
         self.graph.output(tuple(self.copy_node(node) for node in kernel.writes))
-        adds = any(operator_name(node) in SCATTERS for node in kernel.nodes)
-        self.positions = min((extent for node in kernel.nodes if adds for extent, _ in table_accesses(node)), default=1)
+        adds_to_table = any(operator_name(node) in SCATTERS for node in kernel.nodes)
+        self.positions = min((extent for node in kernel.nodes if adds_to_table for extent, _ in table_accesses(node)), default=1)
 
     def copy_node(self, node):
         if node not in self.made:
@@ -30,38 +30,38 @@ class SeparateKernel:
                 self.made[node] = self.graph.placeholder(f"read{len(self.values)}")
                 self.values.append(value_of(node))
             else:
-                new = self.graph.node_copy(node, self.copy_node)
-                new.kwargs = {name: self.device if isinstance(given, torch.device) else given for name, given in new.kwargs.items()}
-                self.made[node] = new
+                node_copy = self.graph.node_copy(node, self.copy_node)
+                node_copy.kwargs = {name: self.device if isinstance(value, torch.device) else value for name, value in node_copy.kwargs.items()}
+                self.made[node] = node_copy
         return self.made[node]
 
     def cache_key(self, operand_strides):
         """A text that identifies the kernel with operands of these strides in the file of times."""
-        number = {node: f"%{i}" for i, node in enumerate(self.graph.nodes)}  # as text, so that a number does not equal a constant
-        told = [(str(n.target), torch.fx.node.map_arg((n.args, n.kwargs), lambda m: number[m])) for n in self.graph.nodes if n.op != "placeholder"]
-        given = [(str(v.dtype), tuple(v.shape), stride) for v, stride in zip(self.values, operand_strides)]
-        return "generated " + hashlib.sha256(repr((told, given)).encode()).hexdigest()[:24]
+        text_of_node = {node: f"%{i}" for i, node in enumerate(self.graph.nodes)}  # as text, so that a number does not equal a constant
+        calls = [(str(n.target), torch.fx.node.map_arg((n.args, n.kwargs), lambda m: text_of_node[m])) for n in self.graph.nodes if n.op != "placeholder"]
+        operands = [(str(v.dtype), tuple(v.shape), stride) for v, stride in zip(self.values, operand_strides)]
+        return "generated " + hashlib.sha256(repr((calls, operands)).encode()).hexdigest()[:24]
 
     def compile_function(self, operand_strides):
         """Compiles the kernel to a function of the list of its operands, which have these strides."""
         with FakeTensorMode():
-            examples = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device) for v, stride in zip(self.values, operand_strides)]
-        return private.compile_kernel(torch.fx.GraphModule(torch.nn.Module(), self.graph), examples)
+            example_operands = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device) for v, stride in zip(self.values, operand_strides)]
+        return private.compile_kernel(torch.fx.GraphModule(torch.nn.Module(), self.graph), example_operands)
 
 
 def is_worth_timing(kernel, byte_count):
     """Whether a kernel that accesses `byte_count` bytes is timed by itself: a generated one that is not small, and whose time does not depend
     on unknown positions."""
-    return byte_count >= MIN_BYTES and kernel.is_generated and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
+    return byte_count >= MIN_TIMED_BYTES and kernel.is_generated and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
 
 
 def depends_on_positions(node, kernel):
     """Whether a node's time depends on the values of positions in a table, or the kernel itself computes these positions."""
     if operator_name(node) in ("cat", "constant_pad_nd", "slice_scatter", "select_scatter"):
         return False
-    adds = operator_name(node) in SCATTERS
-    computed = adds and not all(isinstance(index, torch.fx.Node) and base_of(index) in kernel.reads for _, index in table_accesses(node))
-    return computed or (adds or operator_name(node) in GATHERS) and stored_bytes(value_of(node.args[0])) > SMALL_TABLE
+    adds_to_table = operator_name(node) in SCATTERS
+    computes_positions = adds_to_table and not all(isinstance(positions, torch.fx.Node) and base_of(positions) in kernel.reads for _, positions in table_accesses(node))
+    return computes_positions or (adds_to_table or operator_name(node) in GATHERS) and stored_bytes(value_of(node.args[0])) > SMALL_TABLE_BYTES
 
 
 def table_accesses(node):
@@ -69,11 +69,11 @@ def table_accesses(node):
     name = operator_name(node)
     if name not in SCATTERS | {"embedding", "index", "_unsafe_index", "gather", "index_select"}:
         return []
-    table, where = value_of(node.args[0]), node.args[1]
+    table, second_argument = value_of(node.args[0]), node.args[1]
     if name == "embedding":
-        return [(table.shape[0], where)]
-    if isinstance(where, (list, tuple)):
-        return [(extent, index) for extent, index in zip(table.shape, where) if index is not None]
-    if isinstance(where, int) and table.dim():
-        return [(table.shape[where], node.args[2])]
+        return [(table.shape[0], second_argument)]
+    if isinstance(second_argument, (list, tuple)):
+        return [(extent, positions) for extent, positions in zip(table.shape, second_argument) if positions is not None]
+    if isinstance(second_argument, int) and table.dim():
+        return [(table.shape[second_argument], node.args[2])]
     return [(1, None)]

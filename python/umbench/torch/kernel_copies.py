@@ -12,9 +12,9 @@ WORDS_AT_ONCE = 4096   # words of 8 bytes that a block has in flight
 
 @triton.jit
 def umbench_copy(target_words, source_words, word_count, WORDS_AT_ONCE: tl.constexpr):
-    for begin in range(tl.program_id(0) * WORDS_AT_ONCE, word_count, tl.num_programs(0) * WORDS_AT_ONCE):
-        at = begin + tl.arange(0, WORDS_AT_ONCE)
-        tl.store(target_words + at, tl.load(source_words + at, mask=at < word_count), mask=at < word_count)
+    for first_word in range(tl.program_id(0) * WORDS_AT_ONCE, word_count, tl.num_programs(0) * WORDS_AT_ONCE):
+        word_indices = first_word + tl.arange(0, WORDS_AT_ONCE)
+        tl.store(target_words + word_indices, tl.load(source_words + word_indices, mask=word_indices < word_count), mask=word_indices < word_count)
 
 
 class Int64Pointer:

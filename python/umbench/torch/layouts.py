@@ -5,19 +5,19 @@ cuDNN computes convolutions of half precision with channels last. It copies oper
 
 import torch
 
-from .operators import HALVES, argument_of, is_convolution, is_pointwise_convolution, operator_name, traced_argument
+from .operators import HALF_TYPES, argument_of, is_convolution, is_pointwise_convolution, operator_name, traced_argument
 
-NODES_FOR_A_CONVOLUTION = 300
+MAX_NODES_PER_CONVOLUTION = 300
 
 
 def uses_channels_last(forward_graph):
     """Whether torch.compile uses channels last for a forward graph that is trained (torch/_inductor/graph.py: decide_layout_opt)."""
-    nodes = [n for n in forward_graph.nodes if n.op == "call_function" and operator_name(n) == "convolution"]
-    shapes = [(*traced_argument(n.args[1]).shape, n.args[8]) for n in nodes if traced_argument(n.args[1]).dim() == 4]
-    grouped = any(groups > 1 and inputs > 1 for _, inputs, _, _, groups in shapes)
-    narrows = any(2 * outputs <= inputs and height > 1 for outputs, inputs, height, _, _ in shapes)
-    small = all(outputs <= 64 and inputs <= 64 for outputs, inputs, *_ in shapes)
-    return bool(shapes) and len(forward_graph.nodes) < NODES_FOR_A_CONVOLUTION * len(nodes) and not (grouped or narrows or small)
+    convolutions = [n for n in forward_graph.nodes if n.op == "call_function" and operator_name(n) == "convolution"]
+    shapes_and_groups = [(*traced_argument(n.args[1]).shape, n.args[8]) for n in convolutions if traced_argument(n.args[1]).dim() == 4]
+    any_is_grouped = any(groups > 1 and inputs > 1 for _, inputs, _, _, groups in shapes_and_groups)
+    any_narrows = any(2 * outputs <= inputs and height > 1 for outputs, inputs, height, _, _ in shapes_and_groups)
+    all_are_small = all(outputs <= 64 and inputs <= 64 for outputs, inputs, *_ in shapes_and_groups)
+    return bool(shapes_and_groups) and len(forward_graph.nodes) < MAX_NODES_PER_CONVOLUTION * len(convolutions) and not (any_is_grouped or any_narrows or all_are_small)
 
 
 def copied_bytes_per_kernel(node):
@@ -25,13 +25,13 @@ def copied_bytes_per_kernel(node):
     images do not have channels last. Empty for all other nodes."""
     if not is_convolution(node):
         return []
-    backward = operator_name(node) == "convolution_backward"
+    is_backward = operator_name(node) == "convolution_backward"
     x, w = (traced_argument(argument_of(node, name)) for name in ("input", "weight"))
-    y = traced_argument(node.args[0]) if backward else node.meta["val"]
-    if x.dtype not in HALVES or x.dim() != 4 or _is_channels_last(x) or is_pointwise_convolution(node):
+    y = traced_argument(node.args[0]) if is_backward else node.meta["val"]
+    if x.dtype not in HALF_TYPES or x.dim() != 4 or _is_channels_last(x) or is_pointwise_convolution(node):
         return []
-    each = sum(t.numel() * t.element_size() for t in (x, w, y))
-    return [each] * (sum(map(bool, node.args[10][:2])) if backward else 1)
+    bytes_of_kernel = sum(t.numel() * t.element_size() for t in (x, w, y))
+    return [bytes_of_kernel] * (sum(map(bool, node.args[10][:2])) if is_backward else 1)
 
 
 def placeholders_to_reorder(graph):
@@ -53,15 +53,15 @@ def images_in_traced_order(forward_graph):
     """Images of a forward graph with channels last that keep the order in which they were traced: those after the last convolution
     (torch/_inductor/graph.py: find_nodes_prefer_channels_last)."""
     nodes = [n for n in forward_graph.nodes if n.op == "call_function"]
-    last = max(i for i, n in enumerate(nodes) if operator_name(n) == "convolution")
-    turned = {n for n in nodes[:last + 1] if operator_name(n) == "convolution"}
-    for node in reversed(nodes[:last]):
-        if turned.intersection(node.users):
-            turned.add(node)
-    for node in nodes[:last]:
-        if node in turned:
-            turned.update(node.users)
-    return {n for n in nodes if n not in turned and channels_last_would_reorder_result(n)}
+    last_convolution_index = max(i for i, n in enumerate(nodes) if operator_name(n) == "convolution")
+    channels_last_nodes = {n for n in nodes[:last_convolution_index + 1] if operator_name(n) == "convolution"}
+    for node in reversed(nodes[:last_convolution_index]):
+        if channels_last_nodes.intersection(node.users):
+            channels_last_nodes.add(node)
+    for node in nodes[:last_convolution_index]:
+        if node in channels_last_nodes:
+            channels_last_nodes.update(node.users)
+    return {n for n in nodes if n not in channels_last_nodes and channels_last_would_reorder_result(n)}
 
 
 def channels_last_would_reorder_result(node):

@@ -21,9 +21,9 @@ import os
 import shutil
 from pathlib import Path
 
-LIBRARY = "libumbench_pool.so"
+LIBRARY_NAME = "libumbench_pool.so"
 POLICIES = ("none", "prefetch", "advise_host", "advise_device", "read_mostly")
-SHARE = 0.7  # share of the free memory; more managed memory than a GPU has can hang it
+MAX_SHARE_OF_FREE_MEMORY = 0.7  # share of the free memory; more managed memory than a GPU has can hang it
 
 
 class NoLibrary(RuntimeError):
@@ -33,25 +33,25 @@ class NoLibrary(RuntimeError):
 def library_path():
     """The path of the library: UMBENCH_POOL_LIBRARY, beside the program umbench, or below the repository's build folder. Throws
     NoLibrary."""
-    asked = os.environ.get("UMBENCH_POOL_LIBRARY")
-    if asked:
-        return asked
+    given_path = os.environ.get("UMBENCH_POOL_LIBRARY")
+    if given_path:
+        return given_path
     program = os.environ.get("UMBENCH_PROGRAM") or shutil.which("umbench")
-    beside = [Path(program).resolve().parent] if program else []
-    folders = beside + [folder.parent / name for folder in beside for name in ("lib", "lib64")]
+    program_folders = [Path(program).resolve().parent] if program else []
+    folders = program_folders + [folder.parent / name for folder in program_folders for name in ("lib", "lib64")]
     folders += sorted((Path(__file__).resolve().parents[3] / "build").glob("*"))
     for folder in folders:
-        if (folder / LIBRARY).is_file():
-            return str(folder / LIBRARY)
-    raise NoLibrary(f"there is no {LIBRARY}; build umbench with -DUM_CUDA=ON, or let UMBENCH_POOL_LIBRARY name it")
+        if (folder / LIBRARY_NAME).is_file():
+            return str(folder / LIBRARY_NAME)
+    raise NoLibrary(f"there is no {LIBRARY_NAME}; build umbench with -DUM_CUDA=ON, or let UMBENCH_POOL_LIBRARY name it")
 
 
 @functools.cache
 def _load_library(library_file):
-    found = ctypes.CDLL(library_file)
-    found.um_pool_configure.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    found.um_pool_used.restype = found.um_pool_peak.restype = ctypes.c_size_t
-    return found
+    library = ctypes.CDLL(library_file)
+    library.um_pool_configure.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.um_pool_used.restype = library.um_pool_peak.restype = ctypes.c_size_t
+    return library
 
 
 @functools.cache
@@ -62,11 +62,11 @@ def _make_allocator(library_file):
 
 def pool_cap_bytes(free_bytes, requested_bytes=None):
     """The bytes that the pool may take of the free memory. Throws ValueError if more than the safe share is requested."""
-    most = int(SHARE * free_bytes)
+    max_bytes = int(MAX_SHARE_OF_FREE_MEMORY * free_bytes)
     if requested_bytes is None:
-        return most
-    if not 0 < requested_bytes <= most:
-        raise ValueError(f"cap {requested_bytes} is not between 1 and {most}, {SHARE:.0%} of the free GPU memory: more managed memory than a GPU "
+        return max_bytes
+    if not 0 < requested_bytes <= max_bytes:
+        raise ValueError(f"cap {requested_bytes} is not between 1 and {max_bytes}, {MAX_SHARE_OF_FREE_MEMORY:.0%} of the free GPU memory: more managed memory than a GPU "
                          "holds can hang it")
     return int(requested_bytes)
 
@@ -90,10 +90,10 @@ def configure_library(policy, additional_bytes):
     """The loaded libumbench_pool.so, set to allocate at most `additional_bytes` bytes in addition to those in use. Raises NoLibrary, and ValueError above the
     safe share."""
     import torch
-    found = _load_library(library_path())
-    most = found.um_pool_used() + pool_cap_bytes(torch.cuda.mem_get_info()[0], additional_bytes)
-    found.um_pool_configure(policy.encode(), most)
-    return found
+    library = _load_library(library_path())
+    max_bytes = library.um_pool_used() + pool_cap_bytes(torch.cuda.mem_get_info()[0], additional_bytes)
+    library.um_pool_configure(policy.encode(), max_bytes)
+    return library
 
 
 @contextlib.contextmanager
@@ -105,8 +105,8 @@ def managed_pool(policy="none", cap=None):
     path = library_path()
     import torch
     library = _load_library(path)
-    most = library.um_pool_used() + pool_cap_bytes(torch.cuda.mem_get_info()[0], cap)  # libraries may still keep memory of an earlier pool
-    library.um_pool_configure(policy.encode(), most)
-    pool = torch.cuda.MemPool(_make_allocator(path).allocator())
-    with torch.cuda.use_mem_pool(pool), torch.autograd.set_multithreading_enabled(False):
-        yield Pool(library, most)
+    max_bytes = library.um_pool_used() + pool_cap_bytes(torch.cuda.mem_get_info()[0], cap)  # libraries may still keep memory of an earlier pool
+    library.um_pool_configure(policy.encode(), max_bytes)
+    memory_pool = torch.cuda.MemPool(_make_allocator(path).allocator())
+    with torch.cuda.use_mem_pool(memory_pool), torch.autograd.set_multithreading_enabled(False):
+        yield Pool(library, max_bytes)

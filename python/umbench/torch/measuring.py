@@ -22,13 +22,13 @@ from . import chunks, generated
 from .operators import argument_of, is_attention, operator_name
 from .values import padded_strides
 
-REPEATS, ROUNDS = 10, 5
+CALLS_PER_ROUND, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.4 to 3.0 us for T5, GPT-2, SqueezeNet and DistilBERT in results/torch/steps.jsonl
-MIN_BYTES, MAX_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
+MIN_COPY_BYTES, MAX_COPY_BYTES, LINK_COPY_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
-METHOD = 7             # version of the method; times of another version are not used
+METHOD_VERSION = 7             # version of the method; times of another version are not used
 ERRORS_OF_GPUS = ("CUDA error", "out of memory", "_STATUS_ALLOC_FAILED")
-LOADS_FIRST, LOADS = 20, 4  # loads of about 2 ms each before the first round after a rest of the GPU, and before every other round
+LOADS_AFTER_REST, LOADS_BEFORE_ROUND = 20, 4  # loads of about 2 ms each before the first round after a rest of the GPU, and before every other round
 RESTS_AFTER_S = 0.1    # the GPU has rested if nothing was measured for so long
 
 
@@ -37,17 +37,17 @@ def measure_durations(converted, operator_times):
     for op in converted.document["ops"]:
         if op["kind"] != "opaque":
             continue
-        node, count = converted.alone.get(op["name"]), converted.launches.get(op["name"], 1)
-        measured = operator_times.cost_of_node(node, converted.channels_last) if node is not None else None
-        if measured is None:
+        node, kernel_count = converted.alone.get(op["name"]), converted.launches.get(op["name"], 1)
+        cost = operator_times.cost_of_node(node, converted.channels_last) if node is not None else None
+        if cost is None:
             kernel = converted.generated.get(op["name"])
             ns = operator_times.ns_of_kernel(kernel, op["bytes"], converted.channels_last) if kernel is not None else operator_times.ns_of_copy(op["bytes"])
         else:
-            ns = measured["ns"]
-            copied = converted.copied.get(op["name"], 0)  # adds the copies, since measured operands have channels last
-            op["workspace_bytes"] = measured["workspace"] + copied
-            ns += operator_times.ns_of_copy(2 * copied) if copied else 0
-        op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
+            ns = cost["ns"]
+            copied_bytes = converted.copied.get(op["name"], 0)  # adds the copies, since measured operands have channels last
+            op["workspace_bytes"] = cost["workspace"] + copied_bytes
+            ns += operator_times.ns_of_copy(2 * copied_bytes) if copied_bytes else 0
+        op["duration_ns"] = ns + BETWEEN_KERNELS_NS * kernel_count
     operator_times.save_to_file()
 
 
@@ -57,7 +57,7 @@ class OperatorTimes:
     def __init__(self, device="cuda"):
         self.device = torch.device(device)
         self.stream = torch.cuda.Stream(self.device)
-        name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-{METHOD}")
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-{METHOD_VERSION}")
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
         self.known, self.compiled, self.has_lock = {}, {}, False
         self.load, self.measured_at = None, -math.inf  # CUDA graph that keeps the GPU busy, with its operands; when a measurement ended last
@@ -72,9 +72,9 @@ class OperatorTimes:
         """Writes the times to the file. Keeps those of other processes, and leaves out errors that may not happen again."""
         with self._hold_lock():
             self._read_file()
-            beside = self.file.with_suffix(f".{os.getpid()}")
-            beside.write_text(json.dumps({key: found for key, found in self.known.items() if not (isinstance(found, dict) and "once" in found)}), encoding="utf-8")
-            os.replace(beside, self.file)
+            temporary_file = self.file.with_suffix(f".{os.getpid()}")
+            temporary_file.write_text(json.dumps({key: entry for key, entry in self.known.items() if not (isinstance(entry, dict) and "once" in entry)}), encoding="utf-8")
+            os.replace(temporary_file, self.file)
 
     def cost_of_node(self, node, channels_last=True):
         """{"ns", "workspace"} of an operator with random operands of its shapes; None if it does not accept random operands.
@@ -91,14 +91,14 @@ class OperatorTimes:
         """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `byte_count` bytes."""
         if not generated.is_worth_timing(generated_kernel, byte_count):
             return self.ns_of_copy(byte_count)
-        separate = generated.SeparateKernel(generated_kernel, self.device)
-        key = separate.cache_key([self._operand_strides(value, channels_last) for value in separate.values])
+        separate_kernel = generated.SeparateKernel(generated_kernel, self.device)
+        key = separate_kernel.cache_key([self._operand_strides(value, channels_last) for value in separate_kernel.values])
         if key not in self.known:
-            run = self.compiled.pop(key, None) or self._compile_kernel(separate, channels_last)
+            run_or_error = self.compiled.pop(key, None) or self._compile_kernel(separate_kernel, channels_last)
             with self._hold_lock():
                 self._read_file()
                 if key not in self.known:
-                    self.known[key] = self._measure_kernel(run, separate, byte_count, channels_last)
+                    self.known[key] = self._measure_kernel(run_or_error, separate_kernel, byte_count, channels_last)
                     self._empty_cache_if_memory_is_short()
                     self.save_to_file()
         if "ns" in self.known[key]:
@@ -111,10 +111,10 @@ class OperatorTimes:
         for op in converted.document["ops"]:
             kernel = converted.generated.get(op["name"])
             if kernel is not None and generated.is_worth_timing(kernel, op["bytes"]):
-                separate = generated.SeparateKernel(kernel, self.device)
-                key = separate.cache_key([self._operand_strides(value, converted.channels_last) for value in separate.values])
+                separate_kernel = generated.SeparateKernel(kernel, self.device)
+                key = separate_kernel.cache_key([self._operand_strides(value, converted.channels_last) for value in separate_kernel.values])
                 if key not in self.known and key not in self.compiled:
-                    self.compiled[key] = self._compile_kernel(separate, converted.channels_last)
+                    self.compiled[key] = self._compile_kernel(separate_kernel, converted.channels_last)
 
     def _compile_kernel(self, separate_kernel, channels_last):
         """The kernel as a function of the list of its operands, or the exception of its compilation."""
@@ -128,8 +128,8 @@ class OperatorTimes:
             return error_entry(run_or_error)
         try:
             with torch.no_grad():
-                operands = [[self._random_operand(value, channels_last, integer_limit=separate_kernel.positions) for value in separate_kernel.values] for _ in range(operand_set_count(byte_count))]
-                return {"ns": round(self._measure_ns([functools.partial(run_or_error, each) for each in operands]))}
+                operand_sets = [[self._random_operand(value, channels_last, integer_limit=separate_kernel.positions) for value in separate_kernel.values] for _ in range(operand_set_count(byte_count))]
+                return {"ns": round(self._measure_ns([functools.partial(run_or_error, operand_set) for operand_set in operand_sets]))}
         except Exception as error:  # noqa: BLE001
             return error_entry(error)
 
@@ -160,20 +160,20 @@ class OperatorTimes:
         """Nanoseconds of a copy that reads and writes `byte_count` bytes in total, from measured copies of similar sizes."""
         if "copies" not in self.known:
             self.known["copies"] = [[byte_count, self._copy_ns(byte_count)] for byte_count in _copy_sizes()]
-        copies = self.known["copies"]
-        if byte_count <= copies[0][0]:
-            return round(copies[0][1])
-        at = min(bisect.bisect_left([s for s, _ in copies], byte_count), len(copies) - 1)
-        (small, short), (large, long) = copies[at - 1], copies[at]
-        return round(short + (long - short) * (byte_count - small) / (large - small))
+        bytes_and_ns = self.known["copies"]
+        if byte_count <= bytes_and_ns[0][0]:
+            return round(bytes_and_ns[0][1])
+        index = min(bisect.bisect_left([copy_bytes for copy_bytes, _ in bytes_and_ns], byte_count), len(bytes_and_ns) - 1)
+        (small_bytes, small_ns), (large_bytes, large_ns) = bytes_and_ns[index - 1], bytes_and_ns[index]
+        return round(small_ns + (large_ns - small_ns) * (byte_count - small_bytes) / (large_bytes - small_bytes))
 
     def link_bytes_per_ns(self):
         """Bytes a nanosecond of copies between pinned memory and the GPU, in the slower direction."""
         if "link" not in self.known:
-            here = torch.zeros(LINK_BYTES, dtype=torch.uint8, device=self.device)
-            there = torch.zeros(LINK_BYTES, dtype=torch.uint8, pin_memory=True)
-            ns = max(self._measure_ns([lambda to=to, of=of: to.copy_(of, non_blocking=True)]) for to, of in ((here, there), (there, here)))
-            self.known["link"] = LINK_BYTES / ns
+            gpu_memory = torch.zeros(LINK_COPY_BYTES, dtype=torch.uint8, device=self.device)
+            host_memory = torch.zeros(LINK_COPY_BYTES, dtype=torch.uint8, pin_memory=True)
+            slower_ns = max(self._measure_ns([lambda target=target, source=source: target.copy_(source, non_blocking=True)]) for target, source in ((gpu_memory, host_memory), (host_memory, gpu_memory)))
+            self.known["link"] = LINK_COPY_BYTES / slower_ns
             self.save_to_file()
         return self.known["link"]
 
@@ -191,15 +191,15 @@ class OperatorTimes:
             calls[0]()
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats(self.device)
-            held = torch.cuda.memory_allocated(self.device)
+            bytes_before = torch.cuda.memory_allocated(self.device)
             result = calls[0]()
             torch.cuda.synchronize()
-            made = torch.cuda.memory_allocated(self.device)
-            workspace = torch.cuda.max_memory_allocated(self.device) - made
-            operands = made - held + _operand_bytes(node)
+            bytes_after = torch.cuda.memory_allocated(self.device)
+            workspace_bytes = torch.cuda.max_memory_allocated(self.device) - bytes_after
+            operand_bytes = bytes_after - bytes_before + _operand_bytes(node)
             del result
-            calls += [self._make_call(node, channels_last) for _ in range(operand_set_count(operands) - 1)]
-            return {"ns": round(self._measure_ns(calls)), "workspace": max(0, workspace)}
+            calls += [self._make_call(node, channels_last) for _ in range(operand_set_count(operand_bytes) - 1)]
+            return {"ns": round(self._measure_ns(calls)), "workspace": max(0, workspace_bytes)}
 
     def _make_call(self, node, channels_last):
         """A function that runs the operator with its own random operands."""
@@ -238,25 +238,25 @@ class OperatorTimes:
     def _measure_ns(self, calls):
         """Nanoseconds of a call: the mean of a round of calls one after the other, in the shortest of some rounds. Several `calls` with operands
         of their own find these in memory, not in the cache."""
-        graph = self._record_cuda_graph([calls[number % len(calls)] for number in range(REPEATS)])
+        graph = self._record_cuda_graph([calls[call_number % len(calls)] for call_number in range(CALLS_PER_ROUND)])
         self.load = self.load or self._record_load()
         has_rested = time.monotonic() - self.measured_at > RESTS_AFTER_S
-        marks = []
-        for number in range(ROUNDS):
-            for _ in range(LOADS_FIRST if has_rested and not number else LOADS):
+        begin_and_end_events = []
+        for call_number in range(ROUNDS):
+            for _ in range(LOADS_AFTER_REST if has_rested and not call_number else LOADS_BEFORE_ROUND):
                 self.load[0].replay()
-            marks.append([torch.cuda.Event(enable_timing=True) for _ in range(2)])
-            marks[-1][0].record()
+            begin_and_end_events.append([torch.cuda.Event(enable_timing=True) for _ in range(2)])
+            begin_and_end_events[-1][0].record()
             graph.replay()
-            marks[-1][1].record()
+            begin_and_end_events[-1][1].record()
         torch.cuda.synchronize()
         self.measured_at = time.monotonic()
-        return min(begin.elapsed_time(end) for begin, end in marks) * 1e6 / REPEATS
+        return min(begin.elapsed_time(end) for begin, end in begin_and_end_events) * 1e6 / CALLS_PER_ROUND
 
     def _empty_cache_if_memory_is_short(self):
         """Empties the allocator's cache if less than half of the GPU's memory is free. Must not be called while a graph is recorded."""
-        free, total = torch.cuda.mem_get_info(self.device)
-        if free < total / 2:
+        free_bytes, total_bytes = torch.cuda.mem_get_info(self.device)
+        if free_bytes < total_bytes / 2:
             torch.cuda.empty_cache()
 
     def free_memory(self):
@@ -287,10 +287,10 @@ class OperatorTimes:
     def _record_load(self):
         """(CUDA graph that loads the GPU as training does: products for two thirds of the time, copies for the rest; its operands)."""
         a, b = (torch.randn(2048, 2048, device=self.device, dtype=torch.bfloat16) for _ in range(2))
-        made, source = torch.empty_like(a), torch.zeros(CACHE_BYTES // 8, device=self.device)
-        result = torch.empty_like(source)
-        product, copy = lambda: torch.mm(a, b, out=made), lambda: result.copy_(source)
-        return self._record_cuda_graph(12 * [*4 * [product], copy]), (a, b, made, source, result)
+        product_result, copy_source = torch.empty_like(a), torch.zeros(CACHE_BYTES // 8, device=self.device)
+        copy_result = torch.empty_like(copy_source)
+        run_product, run_copy = lambda: torch.mm(a, b, out=product_result), lambda: copy_result.copy_(copy_source)
+        return self._record_cuda_graph(12 * [*4 * [run_product], run_copy]), (a, b, product_result, copy_source, copy_result)
 
     def _random_operand(self, traced_value, channels_last, node=None, integer_limit=1):
         """A tensor of random numbers, integers below `integer_limit`, with the layout of the traced tensor. Values of other types are
@@ -300,43 +300,43 @@ class OperatorTimes:
         if not isinstance(traced_value, torch.Tensor):
             return traced_value
         strides = padded_strides(node) if node is not None and traced_value.dim() == 2 else traced_value.stride()
-        size = max(1, sum((n - 1) * s for n, s in zip(traced_value.shape, strides)) + 1)
+        element_count = max(1, sum((extent - 1) * stride for extent, stride in zip(traced_value.shape, strides)) + 1)
         if traced_value.numel() == 0:
-            size = 0
-        flat = torch.randn(size, device=self.device, dtype=torch.float32).mul_(0.02).to(traced_value.dtype) if traced_value.dtype.is_floating_point \
-            else torch.randint(integer_limit, (size,), device=self.device, dtype=traced_value.dtype) if integer_limit > 1 and traced_value.dtype != torch.bool \
-            else torch.zeros(size, device=self.device, dtype=traced_value.dtype)
+            element_count = 0
+        flat = torch.randn(element_count, device=self.device, dtype=torch.float32).mul_(0.02).to(traced_value.dtype) if traced_value.dtype.is_floating_point \
+            else torch.randint(integer_limit, (element_count,), device=self.device, dtype=traced_value.dtype) if integer_limit > 1 and traced_value.dtype != torch.bool \
+            else torch.zeros(element_count, device=self.device, dtype=traced_value.dtype)
         return flat.as_strided(traced_value.shape, self._operand_strides(traced_value, channels_last) if traced_value.dim() == 4 else strides)
 
     @staticmethod
     def _operand_strides(traced_tensor, channels_last):
-        turns = channels_last and traced_tensor.dim() == 4 and traced_tensor.is_contiguous()
-        return torch.empty(traced_tensor.shape, device="meta", memory_format=torch.channels_last).stride() if turns else traced_tensor.stride()
+        gets_channels_last = channels_last and traced_tensor.dim() == 4 and traced_tensor.is_contiguous()
+        return torch.empty(traced_tensor.shape, device="meta", memory_format=torch.channels_last).stride() if gets_channels_last else traced_tensor.stride()
 
 
 def with_equal_group_rows(operands):
     """Returns the operands of a grouped matrix product with the integer operand, the end of each group's rows, set so that all groups have
     the same number of rows."""
-    at = next(i for i, a in enumerate(operands) if isinstance(a, torch.Tensor) and not a.is_floating_point())
-    ends, rows = operands[at], max(operands[0].shape) if operands[1].dim() == 2 else operands[0].shape[0]
-    return *operands[:at], torch.arange(1, ends.numel() + 1, device=ends.device, dtype=ends.dtype) * (rows // ends.numel()), *operands[at + 1:]
+    ends_index = next(i for i, a in enumerate(operands) if isinstance(a, torch.Tensor) and not a.is_floating_point())
+    group_ends, row_count = operands[ends_index], max(operands[0].shape) if operands[1].dim() == 2 else operands[0].shape[0]
+    return *operands[:ends_index], torch.arange(1, group_ends.numel() + 1, device=group_ends.device, dtype=group_ends.dtype) * (row_count // group_ends.numel()), *operands[ends_index + 1:]
 
 
 def error_entry(error):
     """The entry of an operator that could not be timed, with "once" if the cause may be the GPU's state and not the operator."""
-    text = f"{type(error).__name__}: {str(error).strip()[:200]}"
-    once = isinstance(error, (torch.OutOfMemoryError, torch.AcceleratorError)) or any(word in str(error) for word in ERRORS_OF_GPUS)
-    return {"refused": text} | ({"once": True} if once else {})
+    error_text = f"{type(error).__name__}: {str(error).strip()[:200]}"
+    may_not_recur = isinstance(error, (torch.OutOfMemoryError, torch.AcceleratorError)) or any(word in str(error) for word in ERRORS_OF_GPUS)
+    return {"refused": error_text} | ({"once": True} if may_not_recur else {})
 
 
 def operand_set_count(operand_bytes):
     """The number of sets of operands, each of `operand_bytes`, that are timed in turns: between two uses of a set the others fill the cache."""
-    return min(REPEATS, 1 + CACHE_BYTES // max(1, operand_bytes))
+    return min(CALLS_PER_ROUND, 1 + CACHE_BYTES // max(1, operand_bytes))
 
 
 def _operand_bytes(node):
-    values = (n.meta.get("val") for n in node.all_input_nodes)
-    return sum(v.numel() * v.element_size() for v in values if isinstance(v, torch.Tensor))
+    traced_values = (n.meta.get("val") for n in node.all_input_nodes)
+    return sum(v.numel() * v.element_size() for v in traced_values if isinstance(v, torch.Tensor))
 
 
 def cache_key_of(node):
@@ -356,7 +356,7 @@ def _shape_text(traced_value, node=None):
 
 def _copy_sizes():
     """Yields the sizes in bytes for which copies are timed."""
-    size = MIN_BYTES
-    while size <= MAX_BYTES:
-        yield size
-        size *= 2
+    byte_count = MIN_COPY_BYTES
+    while byte_count <= MAX_COPY_BYTES:
+        yield byte_count
+        byte_count *= 2

@@ -5,7 +5,7 @@ import torch
 from .planner import NoPlan, NoRoom
 
 BATCH_NORMS = (torch.nn.modules.batchnorm._BatchNorm,)  # base classes of modules that normalise by statistics of the batch
-COUNTS = (1, 2, 4, 8, 16)  # numbers of parts that "auto" tries
+PART_COUNTS = (1, 2, 4, 8, 16)  # numbers of parts that "auto" tries
 MAX_TIME_SHARE = 0.9  # more parts are chosen if they take less than this share of the time of fewer parts, since they have taken 6 % longer than predicted (results/torch/parts_h100.jsonl)
 ACCESSES_OF_SUM, ACCESSES_OF_SCALING = 3, 2  # accesses of memory to add a gradient to the sum, and to multiply the sum by a factor
 
@@ -15,30 +15,30 @@ class PlanMade(NoPlan):
 
 
 def choose_part_counts(predict_ms):
-    """[the chosen count and all larger ones] of COUNTS. Chosen is the smallest that has a plan, or a larger one that saves a tenth of the
+    """[the chosen count and all larger ones] of PART_COUNTS. Chosen is the smallest that has a plan, or a larger one that saves a tenth of the
     time. predict_ms(count) returns (milliseconds with the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
     lower bound for larger counts, so the search ends where that saves no tenth, or at the first plan that saves none."""
-    best = best_ms = None
-    for count in COUNTS:
+    best_count = best_ms = None
+    for part_count in PART_COUNTS:
         try:
-            planned, unplanned = predict_ms(count)
+            planned_ms, unplanned_ms = predict_ms(part_count)
         except NoRoom as error:
-            if best:
+            if best_count:
                 break
-            refusal = error
+            last_error = error
             continue
         except NoPlan:
-            if not best:
+            if not best_count:
                 raise
             break
-        if best and planned >= MAX_TIME_SHARE * best_ms:
+        if best_count and planned_ms >= MAX_TIME_SHARE * best_ms:
             break
-        best, best_ms = count, planned
-        if unplanned >= MAX_TIME_SHARE * planned:
+        best_count, best_ms = part_count, planned_ms
+        if unplanned_ms >= MAX_TIME_SHARE * planned_ms:
             break
-    if best is None:
-        raise refusal
-    return [count for count in COUNTS if count >= best]
+    if best_count is None:
+        raise last_error
+    return [part_count for part_count in PART_COUNTS if part_count >= best_count]
 
 
 class MicroBatches(torch.autograd.Function):
@@ -47,23 +47,23 @@ class MicroBatches(torch.autograd.Function):
     @staticmethod
     def forward(ctx, run, parts, *parameters):
         """Runs the parts, which split_batch() returned; returns the mean of their losses."""
-        total, sums = None, None
+        total_loss, gradient_sums = None, None
         for inputs, keyword_inputs in parts:
             with torch.enable_grad():
                 loss = run(*inputs, **keyword_inputs)
                 if not isinstance(loss, torch.Tensor) or loss.dim():
                     raise NoPlan("micro batches need a model whose result is its loss, a mean over the batch")
                 gradients = torch.autograd.grad(loss / len(parts), parameters, allow_unused=True)
-            total = loss.detach() if total is None else total + loss.detach()
-            sums = list(gradients) if sums is None else [new if old is None else old if new is None else old.add_(new) for old, new in zip(sums, gradients)]
+            total_loss = loss.detach() if total_loss is None else total_loss + loss.detach()
+            gradient_sums = list(gradients) if gradient_sums is None else [gradient if gradient_sum is None else gradient_sum if gradient is None else gradient_sum.add_(gradient) for gradient_sum, gradient in zip(gradient_sums, gradients)]
             del loss, gradients
-        ctx.sums = sums
-        return total / len(parts)
+        ctx.sums = gradient_sums
+        return total_loss / len(parts)
 
     @staticmethod
     def backward(ctx, factor):
-        sums, ctx.sums = ctx.sums, None
-        return None, None, *(None if each is None else each.mul_(factor) for each in sums)
+        gradient_sums, ctx.sums = ctx.sums, None
+        return None, None, *(None if gradient_sum is None else gradient_sum.mul_(factor) for gradient_sum in gradient_sums)
 
 
 def run_in_parts(run, model, part_count, inputs, keyword_inputs):
@@ -78,22 +78,22 @@ def batch_size_of(inputs, keyword_inputs):
 
 
 def largest_part_count(max_count, inputs, keyword_inputs):
-    """The largest of COUNTS, at most `max_count`, of equal parts into which the batch can be cut."""
-    return max(count for count in COUNTS if count <= max_count and batch_size_of(inputs, keyword_inputs) % count == 0)
+    """The largest of PART_COUNTS, at most `max_count`, of equal parts into which the batch can be cut."""
+    return max(part_count for part_count in PART_COUNTS if part_count <= max_count and batch_size_of(inputs, keyword_inputs) % part_count == 0)
 
 
 def split_batch(part_count, inputs, keyword_inputs):
     """[(inputs, keyword inputs)] of each part. Tensors with the first extent of the first tensor are cut; every part gets all other inputs."""
-    batch = batch_size_of(inputs, keyword_inputs)
-    if batch == 0 or batch % part_count:
-        raise NoPlan(f"a batch of {batch} has no {part_count} equal parts; give another batch or micro_batches=1")
+    batch_size = batch_size_of(inputs, keyword_inputs)
+    if batch_size == 0 or batch_size % part_count:
+        raise NoPlan(f"a batch of {batch_size} has no {part_count} equal parts; give another batch or micro_batches=1")
 
     def cut_or_repeat(value):
-        has_batch = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == batch
+        has_batch = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == batch_size
         return value.chunk(part_count) if has_batch else [value] * part_count
 
     cut_inputs, cut_keyword_inputs = [cut_or_repeat(x) for x in inputs], {name: cut_or_repeat(x) for name, x in keyword_inputs.items()}
-    return [([parts[i] for parts in cut_inputs], {name: parts[i] for name, parts in cut_keyword_inputs.items()}) for i in range(part_count)]
+    return [([value_parts[i] for value_parts in cut_inputs], {name: value_parts[i] for name, value_parts in cut_keyword_inputs.items()}) for i in range(part_count)]
 
 
 def refuse_batch_norms(model):

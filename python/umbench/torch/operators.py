@@ -8,7 +8,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-HALVES = (torch.float16, torch.bfloat16)
+HALF_TYPES = (torch.float16, torch.bfloat16)
 TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "bf16", torch.int64: "i32", torch.int32: "i32",
          torch.uint64: "i32", torch.uint32: "i32", torch.int16: "u16", torch.bool: "u8", torch.uint8: "u8", torch.int8: "u8"}
 
@@ -27,7 +27,7 @@ WITHOUT_DATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_
                 "_assert_async", "_assert_scalar"}
 
 # Operators that Inductor computes element by element though PyTorch does not tag them so (torch/_inductor/lowering.py).
-COMPUTES = {"convert_element_type", "_to_copy", "clone", "copy", "copy_", "where", "full", "full_like", "iota", "arange", "scalar_tensor", "zeros",
+COMPUTED_OPERATORS = {"convert_element_type", "_to_copy", "clone", "copy", "copy_", "where", "full", "full_like", "iota", "arange", "scalar_tensor", "zeros",
             "ones", "zeros_like", "ones_like", "new_zeros", "new_full", "cat", "constant_pad_nd", "slice_scatter", "select_scatter",
             "diagonal_scatter", "fma", "inductor_random", "inductor_randint", "inductor_lookup_seed", "rand", "randn", "bernoulli", "uniform",
             "_low_memory_max_pool_offsets_to_indices", "masked_fill", "tril", "triu", "flip", "roll", "repeat", "broadcast_in_dim",
@@ -35,9 +35,9 @@ COMPUTES = {"convert_element_type", "_to_copy", "clone", "copy", "copy_", "where
 # Operators that read elements of an operand at other positions than the result's, or only some of them.
 GATHERS = {"embedding", "index", "_unsafe_index", "_unsafe_masked_index", "gather", "index_select", "cat", "constant_pad_nd", "flip", "roll",
            "repeat", "slice_scatter", "select_scatter"}
-REDUCES = {"sum", "mean", "amax", "amin", "var", "var_mean", "std", "prod", "any", "all", "argmax", "argmin", "max", "min", "logsumexp",
+REDUCTIONS = {"sum", "mean", "amax", "amin", "var", "var_mean", "std", "prod", "any", "all", "argmax", "argmin", "max", "min", "logsumexp",
            "prepare_softmax_online", "xor_sum"}
-WINDOWS = {"_low_memory_max_pool_with_offsets", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d",
+WINDOW_OPERATORS = {"_low_memory_max_pool_with_offsets", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d",
            "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "upsample_nearest2d", "upsample_nearest2d_backward",
            "upsample_bilinear2d", "upsample_bicubic2d", "cumsum", "cumprod", "logcumsumexp", "reflection_pad2d", "reflection_pad2d_backward"}
 SCATTERS = {"index_put", "_unsafe_index_put", "scatter", "scatter_add", "scatter_reduce", "index_add", "_unsafe_masked_index_put_accumulate"}
@@ -83,10 +83,10 @@ def library_launch_count(node):
         return 4 if "backward" in name else 2 + is_random(node)
     if not is_convolution(node):
         return 1
-    asked = sum(map(bool, argument_of(node, "output_mask")[:2])) if name == "convolution_backward" else 1
+    gradient_count = sum(map(bool, argument_of(node, "output_mask")[:2])) if name == "convolution_backward" else 1
     if is_depthwise(node):
-        return 2 * asked - 1  # the gradient of filters is summed by a second kernel
-    return asked if is_pointwise_convolution(node) else 2 * asked
+        return 2 * gradient_count - 1  # the gradient of filters is summed by a second kernel
+    return gradient_count if is_pointwise_convolution(node) else 2 * gradient_count
 
 
 def is_convolution(node):
@@ -122,28 +122,28 @@ def is_view(node):
 
 def inductor_kind(node):
     """How Inductor computes an operator: VIEW, COMPUTED (element by element), ..., ALONE (by a separate kernel), or NOTHING."""
-    name = operator_name(node)
+    op_name = operator_name(node)
     if is_view(node):
         return VIEW
-    if name in WITHOUT_DATA:
+    if op_name in WITHOUT_DATA:
         return NOTHING
-    if name == "scatter" and _is_one_hot(node):
+    if op_name == "scatter" and _is_one_hot(node):
         return COMPUTED
-    for names, kind in ((REDUCES, REDUCED), (WINDOWS, READS_NEIGHBOURS), (SCATTERS, SCATTERED), (COMPUTES, COMPUTED), (GATHERS, COMPUTED)):
-        if name in names:
+    for names, kind in ((REDUCTIONS, REDUCED), (WINDOW_OPERATORS, READS_NEIGHBOURS), (SCATTERS, SCATTERED), (COMPUTED_OPERATORS, COMPUTED), (GATHERS, COMPUTED)):
+        if op_name in names:
             return kind
     return COMPUTED if torch.Tag.pointwise in getattr(node.target, "tags", ()) else ALONE
 
 
 def _is_one_hot(node):
     """Whether a scatter puts a number into a constant tensor, which Inductor computes element by element (fx_passes/misc_patterns, post_grad)."""
-    target, value = node.args[0], node.args[3]
-    return not isinstance(value, torch.fx.Node) and isinstance(target, torch.fx.Node) and operator_name(target) == "full"
+    target_node, written_value = node.args[0], node.args[3]
+    return not isinstance(written_value, torch.fx.Node) and isinstance(target_node, torch.fx.Node) and operator_name(target_node) == "full"
 
 
 def is_random(node):
-    attention = is_attention(node) and "backward" not in operator_name(node)
-    return operator_name(node) in RANDOM or (attention and bool(argument_of(node, "dropout_p")))
+    is_forward_attention = is_attention(node) and "backward" not in operator_name(node)
+    return operator_name(node) in RANDOM or (is_forward_attention and bool(argument_of(node, "dropout_p")))
 
 
 def is_repeatable(node):
@@ -171,20 +171,20 @@ def reduces_rows(node):
     if not isinstance(source, torch.Tensor) or dims is None:
         return False
     dims = {d % max(1, source.dim()) for d in (dims if isinstance(dims, (tuple, list)) else [dims])}
-    order = sorted((d for d in range(source.dim()) if source.shape[d] > 1), key=lambda d: source.stride(d))
-    dims &= set(order)
-    return 0 < len(dims) < len(order) and set(order[:len(dims)]) == dims
+    dims_by_stride = sorted((d for d in range(source.dim()) if source.shape[d] > 1), key=lambda d: source.stride(d))
+    dims &= set(dims_by_stride)
+    return 0 < len(dims) < len(dims_by_stride) and set(dims_by_stride[:len(dims)]) == dims
 
 
 def operations_of_kernel(kernel):
     """(operations, whether they are products of matrices). A generated kernel has one operation for each element of each operator."""
     if not kernel.is_generated:
-        products = matrix_operations(kernel.nodes[-1])
-        if products is not None:
-            return products, True
-    counts = [max((t.numel() for t in _tensors_in([n.meta.get("val"), [m.meta.get("val") for m in n.all_input_nodes]])), default=0)
+        matrix_operation_count = matrix_operations(kernel.nodes[-1])
+        if matrix_operation_count is not None:
+            return matrix_operation_count, True
+    operation_counts = [max((t.numel() for t in _tensors_in([n.meta.get("val"), [m.meta.get("val") for m in n.all_input_nodes]])), default=0)
               for n in kernel.nodes]
-    return sum(counts), False
+    return sum(operation_counts), False
 
 
 def _tensors_in(tree):
@@ -193,20 +193,20 @@ def _tensors_in(tree):
 
 def matrix_operations(node):
     """The operations of a node that multiplies matrices; None for other nodes. A multiplication and an addition count as two."""
-    name, at = operator_name(node), [traced_argument(a) for a in node.args]
-    if name == "convolution":
-        return _convolution_operations(node.meta["val"], at[1], at[0], transposed=at[6])
-    if name == "convolution_backward":
-        return (bool(at[10][0]) + bool(at[10][1])) * _convolution_operations(at[0], at[2], at[1], transposed=at[7])
-    if name.startswith("_scaled_dot_product"):
-        backward = "backward" in name
-        q, k, v = at[1:4] if backward else at[:3]
-        forward = 2 * math.prod(q.shape[:3]) * k.shape[2] * (q.shape[3] + v.shape[3]) // (2 if argument_of(node, "is_causal") else 1)
-        return forward * 5 // 2 if backward else forward
-    if "grouped_mm" in name:
-        return (2 if "backward" in name else 1) * _expert_operations([a for a in at if isinstance(a, torch.Tensor)])
+    op_name, arguments = operator_name(node), [traced_argument(a) for a in node.args]
+    if op_name == "convolution":
+        return _convolution_operations(node.meta["val"], arguments[1], arguments[0], transposed=arguments[6])
+    if op_name == "convolution_backward":
+        return (bool(arguments[10][0]) + bool(arguments[10][1])) * _convolution_operations(arguments[0], arguments[2], arguments[1], transposed=arguments[7])
+    if op_name.startswith("_scaled_dot_product"):
+        is_backward = "backward" in op_name
+        q, k, v = arguments[1:4] if is_backward else arguments[:3]
+        forward_operations = 2 * math.prod(q.shape[:3]) * k.shape[2] * (q.shape[3] + v.shape[3]) // (2 if argument_of(node, "is_causal") else 1)
+        return forward_operations * 5 // 2 if is_backward else forward_operations
+    if "grouped_mm" in op_name:
+        return (2 if "backward" in op_name else 1) * _expert_operations([a for a in arguments if isinstance(a, torch.Tensor)])
     formula = flop_registry.get(getattr(node.target, "overloadpacket", None))
-    return None if formula is None else int(formula(*at, **{k: traced_argument(v) for k, v in node.kwargs.items()}, out_val=node.meta["val"]))
+    return None if formula is None else int(formula(*arguments, **{k: traced_argument(v) for k, v in node.kwargs.items()}, out_val=node.meta["val"]))
 
 
 def _expert_operations(operands):

@@ -18,34 +18,34 @@ class _Memory:
     def __init__(self, kernels, kept_bases):
         self.kernels, self.kept_bases = kernels, kept_bases
         self.readers, self.writer = {}, {}
-        for number, kernel in enumerate(kernels):
-            self.writer |= {base: number for base in kernel.writes}
+        for kernel_number, kernel in enumerate(kernels):
+            self.writer |= {base: kernel_number for base in kernel.writes}
             for base in kernel.reads:
-                self.readers.setdefault(base, set()).add(number)
+                self.readers.setdefault(base, set()).add(kernel_number)
         bases = {*self.readers, *self.writer}
         self.size = {base: sum(map(stored_bytes, tensors_of(base))) for base in bases}
-        self.inside = [sum(stored_bytes(value) for base in kernel.inside for value in tensors_of(base)) for kernel in kernels]
-        self.written = [inside + sum(self.size[base] for base in kernel.writes) for kernel, inside in zip(kernels, self.inside)]
-        self.given = sum(size for base, size in self.size.items() if base not in self.writer and base not in kept_bases)
-        self.predecessors = [{self.writer[base] for base in kernel.reads if base in self.writer} - {number} for number, kernel in enumerate(kernels)]
+        self.inside_bytes = [sum(stored_bytes(value) for base in kernel.inside for value in tensors_of(base)) for kernel in kernels]
+        self.written_bytes = [inside_bytes + sum(self.size[base] for base in kernel.writes) for kernel, inside_bytes in zip(kernels, self.inside_bytes)]
+        self.given_bytes = sum(byte_count for base, byte_count in self.size.items() if base not in self.writer and base not in kept_bases)
+        self.predecessors = [{self.writer[base] for base in kernel.reads if base in self.writer} - {kernel_number} for kernel_number, kernel in enumerate(kernels)]
 
     def bytes_freed_by(self, kernel_number, remaining_readers):
         """Bytes that are freed after a kernel. `remaining_readers`: {base: remaining readers}."""
         kernel = self.kernels[kernel_number]
-        read = [base for base in kernel.reads if base not in self.kept_bases and remaining_readers.get(base) == {kernel_number}]
-        unread = [base for base in kernel.writes if base not in self.kept_bases and not remaining_readers.get(base)]
-        return self.inside[kernel_number] + sum(self.size[base] for base in read + unread)
+        bases_read_last = [base for base in kernel.reads if base not in self.kept_bases and remaining_readers.get(base) == {kernel_number}]
+        unread_bases = [base for base in kernel.writes if base not in self.kept_bases and not remaining_readers.get(base)]
+        return self.inside_bytes[kernel_number] + sum(self.size[base] for base in bases_read_last + unread_bases)
 
     def peak_of_order(self, kernel_numbers):
         """The peak in bytes if the kernels run in this order."""
-        held = peak = self.given
-        left = {base: set(numbers) for base, numbers in self.readers.items()}
-        for number in kernel_numbers:
-            held += self.written[number]
-            peak = max(peak, held)
-            held -= self.bytes_freed_by(number, left)
-            self.remove_reader(number, left)
-        return peak
+        held_bytes = peak_bytes = self.given_bytes
+        remaining_readers = {base: set(kernel_numbers_of_readers) for base, kernel_numbers_of_readers in self.readers.items()}
+        for kernel_number in kernel_numbers:
+            held_bytes += self.written_bytes[kernel_number]
+            peak_bytes = max(peak_bytes, held_bytes)
+            held_bytes -= self.bytes_freed_by(kernel_number, remaining_readers)
+            self.remove_reader(kernel_number, remaining_readers)
+        return peak_bytes
 
     def remove_reader(self, kernel_number, remaining_readers):
         """Removes a kernel from the remaining readers of the values that it reads."""
@@ -55,26 +55,26 @@ class _Memory:
     def order_by_memory(self):
         """An order that always picks, of the kernels that may run, the one that frees most and does not raise the peak, else the
         smallest."""
-        left = {base: set(numbers) for base, numbers in self.readers.items()}
-        held = self.given
-        most = max(held, sum(size for base, size in self.size.items() if base in self.kept_bases and base in self.writer))
-        waits, order = [set(b) for b in self.predecessors], []
-        ready = {number for number, b in enumerate(waits) if not b}
-        while ready:
-            def cost(kernel_number):
-                size = self.written[kernel_number]
-                return size if held + size > most else 0, size - self.bytes_freed_by(kernel_number, left), kernel_number
+        remaining_readers = {base: set(reader_numbers) for base, reader_numbers in self.readers.items()}
+        held_bytes = self.given_bytes
+        peak_bytes = max(held_bytes, sum(byte_count for base, byte_count in self.size.items() if base in self.kept_bases and base in self.writer))
+        remaining_predecessors, ordered_numbers = [set(predecessors) for predecessors in self.predecessors], []
+        ready_numbers = {waiting_number for waiting_number, predecessors in enumerate(remaining_predecessors) if not predecessors}
+        while ready_numbers:
+            def rank(kernel_number):
+                byte_count = self.written_bytes[kernel_number]
+                return byte_count if held_bytes + byte_count > peak_bytes else 0, byte_count - self.bytes_freed_by(kernel_number, remaining_readers), kernel_number
 
-            chosen = min(ready, key=cost)
-            ready.remove(chosen)
-            order.append(chosen)
-            held += self.written[chosen]
-            most = max(most, held)
-            held -= self.bytes_freed_by(chosen, left)
-            self.remove_reader(chosen, left)
-            for number, b in enumerate(waits):
-                if chosen in b:
-                    b.remove(chosen)
-                    if not b:
-                        ready.add(number)
-        return order
+            chosen_number = min(ready_numbers, key=rank)
+            ready_numbers.remove(chosen_number)
+            ordered_numbers.append(chosen_number)
+            held_bytes += self.written_bytes[chosen_number]
+            peak_bytes = max(peak_bytes, held_bytes)
+            held_bytes -= self.bytes_freed_by(chosen_number, remaining_readers)
+            self.remove_reader(chosen_number, remaining_readers)
+            for waiting_number, predecessors in enumerate(remaining_predecessors):
+                if chosen_number in predecessors:
+                    predecessors.remove(chosen_number)
+                    if not predecessors:
+                        ready_numbers.add(waiting_number)
+        return ordered_numbers

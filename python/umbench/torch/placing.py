@@ -9,8 +9,8 @@ import torch
 
 from . import private
 
-FORWARD, BACKWARD = (-4, -3), (-2, -1)  # numbers of the points where each pass begins and ends
-MARK = 7  # bytes: an allocation of this size is a mark of reach_point() among the allocator's events
+FORWARD_POINTS, BACKWARD_POINTS = (-4, -3), (-2, -1)  # numbers of the points where each pass begins and ends
+MARK_BYTES = 7  # bytes: an allocation of this size is a mark of reach_point() among the allocator's events
 
 _follower = None  # whose at_point() reach_point() calls
 called_at = ()   # numbers of the allocations before which it is called
@@ -20,7 +20,7 @@ def reach_point(point_number):
     """Called by Inductor's code right before an allocation, and where a pass begins and ends. `point_number`: of this place."""
 
 
-ignored = reach_point
+ignore_point = reach_point
 
 
 def reach_pass_point(point_number):
@@ -34,7 +34,7 @@ def set_follower(follower):
     global _follower, called_at, reach_point
     if _follower is not None:
         _follower.end()
-    _follower, called_at, reach_point = (None, (), ignored) if follower is None else (follower, follower.called_at, follower.at_point)
+    _follower, called_at, reach_point = (None, (), ignore_point) if follower is None else (follower, follower.called_at, follower.at_point)
 
 
 def remove_follower(follower):
@@ -51,7 +51,7 @@ def is_marking():
 class MarkingFollower:
     """A follower, as set_follower() takes it, that marks the points of a step among the allocator's events. `points`: their numbers, in order."""
 
-    called_at = range(FORWARD[0], 2**62)  # all points
+    called_at = range(FORWARD_POINTS[0], 2**62)  # all points
 
     def __init__(self):
         self.points = []
@@ -59,7 +59,7 @@ class MarkingFollower:
     def at_point(self, point_number):
         """Records the number, and marks this point of the step among the allocator's events."""
         self.points.append(point_number)
-        private.give_bytes(private.take_bytes(MARK, private.raw_stream(torch.cuda.current_device())))
+        private.give_bytes(private.take_bytes(MARK_BYTES, private.current_stream_handle(torch.cuda.current_device())))
 
     def end(self):
         pass
@@ -70,11 +70,11 @@ class HoldingFollower:
     a number: (keys of pieces to release, {key: bytes of a piece to take})}. At the last number all
     pieces are released."""
 
-    def __init__(self, point_numbers, hold_changes, stream_number=0):
-        self.changes, self.stream, self.held = hold_changes, stream_number, {}
+    def __init__(self, point_numbers, hold_changes, stream_handle=0):
+        self.changes, self.stream, self.held = hold_changes, stream_handle, {}
         self.called_at = {point_numbers[index] for index in hold_changes} | set(point_numbers[-1:]) if hold_changes else set()
-        steps = [(point, *hold_changes.get(index, ((), {}))) for index, point in enumerate(point_numbers) if point in self.called_at]
-        self.steps = [(point, released, tuple(taken.items())) for point, released, taken in steps]
+        changes_at_points = [(point, *hold_changes.get(index, ((), {}))) for index, point in enumerate(point_numbers) if point in self.called_at]
+        self.steps = [(point, released_keys, tuple(taken_bytes.items())) for point, released_keys, taken_bytes in changes_at_points]
         self.begin_step()
 
     def begin_step(self):
@@ -85,22 +85,22 @@ class HoldingFollower:
         """Changes the held pieces at a point. If points come in an unexpected order, releases all pieces until the next step."""
         if not self.coming:
             return
-        expected, released, taken = self.coming.pop()
-        if point_number != expected:
+        expected_point, released_keys, keys_and_bytes = self.coming.pop()
+        if point_number != expected_point:
             self.coming = []
-        elif released or taken:
-            self._change_held_pieces(released, taken)
+        elif released_keys or keys_and_bytes:
+            self._change_held_pieces(released_keys, keys_and_bytes)
         if not self.coming:
             self.end()
 
     def _change_held_pieces(self, released_keys, keys_and_bytes):
-        held, give, take = self.held, private.give_bytes, private.take_bytes
+        address_of_key, give, take = self.held, private.give_bytes, private.take_bytes
         for key in released_keys:
-            if key in held:
-                give(held.pop(key))
+            if key in address_of_key:
+                give(address_of_key.pop(key))
         try:
             for key, size in keys_and_bytes:
-                held[key] = take(size, self.stream)
+                address_of_key[key] = take(size, self.stream)
         except torch.OutOfMemoryError:
             self.coming = []
 
@@ -111,4 +111,4 @@ class HoldingFollower:
 
     def __len__(self):
         """The number of pieces that are taken in a step."""
-        return sum(len(taken) for _, taken in self.changes.values())
+        return sum(len(taken_bytes_by_key) for _, taken_bytes_by_key in self.changes.values())

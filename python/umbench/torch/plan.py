@@ -7,7 +7,7 @@ from .operators import is_view, operator_name
 from .values import module_path_of
 
 # Slack for unused pieces of the caching allocator on a GPU (arena.py): a share of the budget within limits.
-SLACK, MIN_SLACK, MAX_SLACK = 0.05, 48 * 2**20, 768 * 2**20
+SLACK_SHARE, MIN_SLACK_BYTES, MAX_SLACK_BYTES = 0.05, 48 * 2**20, 768 * 2**20
 
 
 class Plan:
@@ -41,7 +41,7 @@ class Plan:
 
     def leave_slack(self):
         """Sets the usable bytes: the budget without slack."""
-        self.usable = self.budget - min(max(int(self.budget * SLACK), MIN_SLACK), MAX_SLACK) - self.more_slack
+        self.usable = self.budget - min(max(int(self.budget * SLACK_SHARE), MIN_SLACK_BYTES), MAX_SLACK_BYTES) - self.more_slack
 
     def leave_more_slack(self, missing_bytes=0):
         """Increases the slack, since the allocator lost at least `missing_bytes` bytes more."""
@@ -56,7 +56,7 @@ class Plan:
 
     def measured_peak_exceeds_usable(self):
         """Whether the measured peak exceeds the usable bytes by more than a tolerance."""
-        return self.measured["peak"] > self.usable + MIN_SLACK // 4
+        return self.measured["peak"] > self.usable + MIN_SLACK_BYTES // 4
 
     def make_final(self, reserved_bytes, unplaced_because=""):
         """Makes the plan final. `reserved_bytes`: those that PyTorch reserves."""
@@ -72,25 +72,25 @@ class Plan:
 
     def store_answer(self, step, answer, base_bytes, share_count=1):
         """Stores the planner's answer for a Step."""
-        made, own = answer["plan"], answer["begin"]
+        plan_answer, unplanned_answer = answer["plan"], answer["begin"]
         self.chunks = share_count
         self.base_bytes, self.bound = base_bytes, answer["bound"]
-        self.saved = [step.nodes[i].name for i in made["saved"]]
-        self.offloaded = [step.nodes[i].name for i, _, _ in made["offloaded"]]
-        self.offloaded_bytes = sum(step.node_fields[i]["bytes"] for i, _, _ in made["offloaded"])
-        self.recomputed = [step.nodes[i].name for i in made["recomputed"]]
-        self.predicted = {"peak": made["peak"], "ms": made["ns"] / 1e6, "saved": made["saved_bytes"], "forward_peak": made["forward_peak"],
-                          "evaluations": made["evaluations"], "library_ms": library_call_ms(step, made)}
-        self.unplanned = {"peak": own["peak"], "ms": own["ns"] / 1e6, "saved": own["saved_bytes"]}
-        self.modules = summarize_modules(step, made)
-        self.peak_at = step.nodes[made["peak_node"]].name if made["peak_node"] >= 0 else ""
+        self.saved = [step.nodes[number].name for number in plan_answer["saved"]]
+        self.offloaded = [step.nodes[number].name for number, _, _ in plan_answer["offloaded"]]
+        self.offloaded_bytes = sum(step.node_fields[number]["bytes"] for number, _, _ in plan_answer["offloaded"])
+        self.recomputed = [step.nodes[number].name for number in plan_answer["recomputed"]]
+        self.predicted = {"peak": plan_answer["peak"], "ms": plan_answer["ns"] / 1e6, "saved": plan_answer["saved_bytes"], "forward_peak": plan_answer["forward_peak"],
+                          "evaluations": plan_answer["evaluations"], "library_ms": library_call_ms(step, plan_answer)}
+        self.unplanned = {"peak": unplanned_answer["peak"], "ms": unplanned_answer["ns"] / 1e6, "saved": unplanned_answer["saved_bytes"]}
+        self.modules = summarize_modules(step, plan_answer)
+        self.peak_at = step.nodes[plan_answer["peak_node"]].name if plan_answer["peak_node"] >= 0 else ""
 
     def store_differences(self, forward, backward):
         """Sets `differences` to the names of nodes that PyTorch's two graphs save, recompute or offload unlike the plan."""
-        given = {node.name for node in backward.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
-        ran = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward, backward)]
-        ran = [{name for name in names if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names in ran]
-        self.differences = (sorted(given ^ set(self.saved)) + sorted((ran[0] & ran[1]) ^ set(self.recomputed))
+        saved_names = {node.name for node in backward.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
+        names_run_per_pass = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward, backward)]
+        names_run_per_pass = [{name for name in names if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names in names_run_per_pass]
+        self.differences = (sorted(saved_names ^ set(self.saved)) + sorted((names_run_per_pass[0] & names_run_per_pass[1]) ^ set(self.recomputed))
                             + sorted(copies.names_copied_back(backward) ^ set(self.offloaded)))
 
     def min_budget(self, peak=None):
@@ -117,32 +117,32 @@ class Plan:
             lines.append(f"  estimated, not timed: {', '.join(self.untimed)}")
         if self.offloaded:
             lines.append(f"  {len(self.offloaded)} tensors wait on the host: {size_text(self.offloaded_bytes)}")
-        lines += [f"  {module or 'the model'}: keeps {size_text(kept)}" + (f", {size_text(away)} of it on the host" if away else "")
-                  + (f", computes again {', '.join(again)}" if again else "")
-                  for module, (kept, away, again) in self.modules.items() if away or again or kept >= 0.01 * self.predicted["saved"]]
+        lines += [f"  {module or 'the model'}: keeps {size_text(kept_bytes)}" + (f", {size_text(host_bytes)} of it on the host" if host_bytes else "")
+                  + (f", computes again {', '.join(recomputed_names)}" if recomputed_names else "")
+                  for module, (kept_bytes, host_bytes, recomputed_names) in self.modules.items() if host_bytes or recomputed_names or kept_bytes >= 0.01 * self.predicted["saved"]]
         return "\n".join(lines)
 
 
 def library_call_ms(step, plan_answer):
     """Milliseconds of the nodes that are not fused, also of those computed again, with the gaps after them."""
-    again = [step.node_fields[i] for i in plan_answer["recomputed"]]
-    return sum(fields["ns"] for fields in [*step.node_fields, *again] if fields["kind"] == "kernel") / 1e6
+    recomputed_fields = [step.node_fields[i] for i in plan_answer["recomputed"]]
+    return sum(fields["ns"] for fields in [*step.node_fields, *recomputed_fields] if fields["kind"] == "kernel") / 1e6
 
 
 def summarize_modules(step, plan_answer):
     """{module: [bytes saved, bytes of these on the host, [names of library calls that are recomputed]]}."""
-    found, away = {}, {i for i, _, _ in plan_answer["offloaded"]}
+    entry_by_module, offloaded_numbers = {}, {number for number, _, _ in plan_answer["offloaded"]}
 
     def entry_of(node_number):
-        return found.setdefault(module_path_of(step.nodes[node_number]), [0, 0, []])
+        return entry_by_module.setdefault(module_path_of(step.nodes[node_number]), [0, 0, []])
 
-    for i in plan_answer["saved"]:
-        entry_of(i)[0] += step.node_fields[i]["bytes"]
-        entry_of(i)[1] += step.node_fields[i]["bytes"] if i in away else 0
-    for i in plan_answer["recomputed"]:
-        if step.node_fields[i]["kind"] == "kernel":
-            entry_of(i)[2].append(operator_name(step.nodes[i]))
-    return found
+    for number in plan_answer["saved"]:
+        entry_of(number)[0] += step.node_fields[number]["bytes"]
+        entry_of(number)[1] += step.node_fields[number]["bytes"] if number in offloaded_numbers else 0
+    for number in plan_answer["recomputed"]:
+        if step.node_fields[number]["kind"] == "kernel":
+            entry_of(number)[2].append(operator_name(step.nodes[number]))
+    return entry_by_module
 
 
 def size_text(byte_count):

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from .values import output_nodes_of
 
-USED = {
+USED_NAMES = {
     "torch._functorch.partitioners": ("choose_saved_values_set", "classify_nodes",
                                       "min_cut_rematerialization_partition"),
     "torch._functorch.compile_utils": ("fx_graph_cse",),
@@ -44,24 +44,24 @@ USED = {
                  "_cuda_isHistoryEnabled", "_cuda_cudaCachingAllocator_raw_alloc", "_cuda_cudaCachingAllocator_raw_delete"),
 }
 # Settings of the caching allocator, with which it maps pages of 12 MiB, its smallest, and gives back empty ones.
-ALLOCATOR = "expandable_segments:True,large_segment_size_mb:12"
+ALLOCATOR_SETTINGS = "expandable_segments:True,large_segment_size_mb:12"
 
 
 def missing_names():
     """Names that this release of PyTorch does not have."""
-    gone = []
-    for module, names in USED.items():
+    missing = []
+    for module_name, names in USED_NAMES.items():
         try:
-            found = importlib.import_module(module)
+            imported_module = importlib.import_module(module_name)
         except ImportError:
-            gone.append(module)
+            missing.append(module_name)
             continue
         for name in names:
             try:
-                operator.attrgetter(name)(found)
+                operator.attrgetter(name)(imported_module)
             except AttributeError:
-                gone.append(f"{module}.{name}")
-    return gone
+                missing.append(f"{module_name}.{name}")
+    return missing
 
 
 def remove_dead_and_repeated_nodes(joint):
@@ -101,13 +101,13 @@ def split_as_pytorch(joint, inputs, num_fwd_outputs, static_inputs):
     is a gradient."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    own, nodes = torch.fx.Graph(), {}
-    results = own.output(own.graph_copy(joint.graph, nodes))
-    results.meta = dict(joint.graph.output_node().meta)
-    copied = torch.fx.GraphModule(joint, own)
-    if len(output_nodes_of(own)) <= num_fwd_outputs:
-        return copied, None
-    return min_cut_rematerialization_partition(copied, inputs, num_fwd_outputs=num_fwd_outputs,
+    graph_copy, copy_of_node = torch.fx.Graph(), {}
+    output_node = graph_copy.output(graph_copy.graph_copy(joint.graph, copy_of_node))
+    output_node.meta = dict(joint.graph.output_node().meta)
+    module_copy = torch.fx.GraphModule(joint, graph_copy)
+    if len(output_nodes_of(graph_copy)) <= num_fwd_outputs:
+        return module_copy, None
+    return min_cut_rematerialization_partition(module_copy, inputs, num_fwd_outputs=num_fwd_outputs,
                                                static_lifetime_input_indices=list(static_inputs or ()))
 
 
@@ -118,12 +118,12 @@ def split_saving(joint, inputs, saved_names, **kwargs):
     def nodes_to_save(graph, info, memory_budget=1):
         return [*info.inputs, *(node for node in graph.nodes if node.name in saved_names)]
 
-    kept, partitioners.choose_saved_values_set = partitioners.choose_saved_values_set, nodes_to_save
+    usual_choice, partitioners.choose_saved_values_set = partitioners.choose_saved_values_set, nodes_to_save
     try:
         with config.patch(cse=False):
             return partitioners.min_cut_rematerialization_partition(joint, inputs, **kwargs)
     finally:
-        partitioners.choose_saved_values_set = kept
+        partitioners.choose_saved_values_set = usual_choice
 
 
 def compile_graph(dynamo_graph, inputs, partition, backend, wrap_pass=None):
@@ -153,11 +153,11 @@ def inner_compile_with(wrap_pass):
     """Inductor's compiler of a pass, whose result runs as wrap_pass() makes it."""
     from torch._inductor.compile_fx import compile_fx_inner
 
-    def compile_pass(module, examples, **named):
-        made = compile_fx_inner(module, examples, **named)
-        if wrap_pass and not named.get("is_inference"):
-            made.current_callable = wrap_pass(made.current_callable, bool(named.get("is_backward")))
-        return made
+    def compile_pass(module, example_inputs, **options):
+        compiled_pass = compile_fx_inner(module, example_inputs, **options)
+        if wrap_pass and not options.get("is_inference"):
+            compiled_pass.current_callable = wrap_pass(compiled_pass.current_callable, bool(options.get("is_backward")))
+        return compiled_pass
 
     return compile_pass
 
@@ -186,18 +186,18 @@ def keep_traced_strides():
     gives channels-last strides to all images before a convolution, also to those whose channels the model has moved to the last dimension."""
     from torch._inductor.graph import GraphLowering
 
-    find = GraphLowering.find_nodes_prefer_channels_last
+    usual_find = GraphLowering.find_nodes_prefer_channels_last
 
     def nodes_that_prefer_channels_last(self):
         convolutions = self.module.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
-        traced = any(not node.meta["val"].is_contiguous() for node in convolutions)
-        return {node for node in find(self) if not (traced and is_contiguous_image(node.meta.get("val")))}
+        any_has_channels_last = any(not node.meta["val"].is_contiguous() for node in convolutions)
+        return {node for node in usual_find(self) if not (any_has_channels_last and is_contiguous_image(node.meta.get("val")))}
 
     GraphLowering.find_nodes_prefer_channels_last = nodes_that_prefer_channels_last
     try:
         yield
     finally:
-        GraphLowering.find_nodes_prefer_channels_last = find
+        GraphLowering.find_nodes_prefer_channels_last = usual_find
 
 
 def mark_nodes_to_store(module, stored_names):
@@ -217,10 +217,10 @@ def store_marked_values():
     usual = GraphLowering.run_node
 
     def run_node(self, node):
-        made = usual(self, node)
-        if node.meta.get("umbench_store") and isinstance(made, TensorBox):
-            made.realize()
-        return made
+        result = usual(self, node)
+        if node.meta.get("umbench_store") and isinstance(result, TensorBox):
+            result.realize()
+        return result
 
     GraphLowering.run_node = run_node
     try:
@@ -253,21 +253,21 @@ def insert_calls_before_allocations():
     def with_call_before(codegen_of_inductor):
         def codegen(self, code):
             V.graph.wrapper_code.add_import_once(f"from {__package__} import placing as umbench_placing")
-            number = next(_points)
-            code.writeline(f"if {number} in umbench_placing.called_at: umbench_placing.reach_point({number})")
+            point_number = next(_point_numbers)
+            code.writeline(f"if {point_number} in umbench_placing.called_at: umbench_placing.reach_point({point_number})")
             codegen_of_inductor(self, code)
 
         return codegen
 
-    kinds = (AllocateLine, ExternKernelAllocLine)
-    usual = [kind.codegen for kind in kinds]
-    for kind in kinds:
-        kind.codegen = with_call_before(kind.codegen)
+    line_classes = (AllocateLine, ExternKernelAllocLine)
+    usual = [line_class.codegen for line_class in line_classes]
+    for line_class in line_classes:
+        line_class.codegen = with_call_before(line_class.codegen)
     try:
         yield
     finally:
-        for kind, codegen in zip(kinds, usual):
-            kind.codegen = codegen
+        for line_class, codegen in zip(line_classes, usual):
+            line_class.codegen = codegen
 
 
 @contextlib.contextmanager
@@ -278,12 +278,12 @@ def single_device_guard():
 
     usual = PythonWrapperCodegen.codegen_device_guard_enter
 
-    def enter_device_guard(self, device, *others, **named):
-        guards = [at for at, line in enumerate(self.lines) if isinstance(line, (EnterDeviceContextManagerLine, ExitDeviceContextManagerLine))]
-        if guards and isinstance(self.lines[guards[-1]], ExitDeviceContextManagerLine) and self.lines[guards[-2]].device_idx == device:
-            del self.lines[guards[-1]]
+    def enter_device_guard(self, device, *others, **options):
+        guard_line_indices = [index for index, line in enumerate(self.lines) if isinstance(line, (EnterDeviceContextManagerLine, ExitDeviceContextManagerLine))]
+        if guard_line_indices and isinstance(self.lines[guard_line_indices[-1]], ExitDeviceContextManagerLine) and self.lines[guard_line_indices[-2]].device_idx == device:
+            del self.lines[guard_line_indices[-1]]
         else:
-            usual(self, device, *others, **named)
+            usual(self, device, *others, **options)
 
     PythonWrapperCodegen.codegen_device_guard_enter = enter_device_guard
     try:
@@ -306,11 +306,11 @@ def skip_launch_checks():
                 kernel.run = kernel.launchers[0]
 
 
-_points = itertools.count()
+_point_numbers = itertools.count()
 
 
-# raw_stream(gpu): the handle of the current stream of a GPU, by its number.
-raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+# current_stream_handle(gpu): the handle of the current stream of a GPU, by its number.
+current_stream_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 # take_bytes(size, stream): the address of `size` bytes of the current GPU from the caching allocator, in less time than a tensor. stream: as its
 # events name it. give_bytes(address) gives them back. None where PyTorch has no GPU.
 take_bytes = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
@@ -376,43 +376,43 @@ def free_cublas_workspaces():
 
 
 def configure_allocator():
-    """Applies ALLOCATOR to the caching allocator, unless the user has set something else."""
+    """Applies ALLOCATOR_SETTINGS to the caching allocator, unless the user has set something else."""
     if not any(os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
-        torch._C._accelerator_setAllocatorSettings(ALLOCATOR)
+        torch._C._accelerator_setAllocatorSettings(ALLOCATOR_SETTINGS)
 
 
 def allocator_maps_pages():
-    """Whether the caching allocator has the settings of ALLOCATOR after configure_allocator()."""
-    return all(os.environ.get(name, ALLOCATOR) == ALLOCATOR for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
+    """Whether the caching allocator has ALLOCATOR_SETTINGS after configure_allocator()."""
+    return all(os.environ.get(name, ALLOCATOR_SETTINGS) == ALLOCATOR_SETTINGS for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
 
 
-def first_page_address(device, stream_number):
+def first_page_address(device, stream_handle):
     """The address of a page of large allocations on a stream, by its number in the allocator's events; 0 where there is none."""
-    return next((segment["address"] for segment in _large_segments(device, stream_number)), 0)
+    return next((segment["address"] for segment in _large_segments(device, stream_handle)), 0)
 
 
-def free_pieces(device, stream_number):
+def free_bytes_and_growths(device, stream_handle):
     """[(bytes, bytes of address space behind it)] of free memory between large allocations on a stream, outside pools of their own."""
-    found, segments = [], _large_segments(device, stream_number)
-    for segment, behind in zip(segments, [*segments[1:], None]):
+    bytes_and_growths, segments = [], _large_segments(device, stream_handle)
+    for segment, next_segment in zip(segments, [*segments[1:], None]):
         for block in segment["blocks"]:
             is_last = block["address"] + block["size"] == segment["address"] + segment["total_size"]
-            space = (behind["address"] - block["address"] - block["size"] if behind else 2**40) if is_last else 0
-            if block["state"] == "inactive" or space:
-                found.append((block["size"] if block["state"] == "inactive" else 0, space))
-    return found
+            space_behind = (next_segment["address"] - block["address"] - block["size"] if next_segment else 2**40) if is_last else 0
+            if block["state"] == "inactive" or space_behind:
+                bytes_and_growths.append((block["size"] if block["state"] == "inactive" else 0, space_behind))
+    return bytes_and_growths
 
 
-def _large_segments(device, stream_number):
+def _large_segments(device, stream_handle):
     """The segments of large allocations in the default pool, not in those of CUDA graphs or of the user."""
-    wanted = {"device": device.index or 0, "stream": stream_number, "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0)}
+    wanted_fields = {"device": device.index or 0, "stream": stream_handle, "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0)}
     segments = torch.cuda.memory_snapshot(include_traces=False)
-    return sorted((each for each in segments if all(each[name] == value for name, value in wanted.items())), key=lambda each: each["address"])
+    return sorted((each for each in segments if all(each[name] == value for name, value in wanted_fields.items())), key=lambda each: each["address"])
 
 
-def stream_with_number(stream_number, device):
+def stream_with_handle(stream_handle, device):
     """The stream that has this number in the allocator's events."""
-    return torch.cuda.ExternalStream(stream_number, device=device) if stream_number else torch.cuda.default_stream(device)
+    return torch.cuda.ExternalStream(stream_handle, device=device) if stream_handle else torch.cuda.default_stream(device)
 
 
 def observe_out_of_memory(callback):
@@ -420,7 +420,7 @@ def observe_out_of_memory(callback):
     torch._C._cuda_attach_out_of_memory_observer(callback)
 
 
-def allocator_events_of(run_step):
+def allocator_events_during(run_step):
     """The events of the caching allocator on the first GPU while run_step() runs, with action, addr, size and frames."""
     torch.cuda.memory._record_memory_history(max_entries=200000, context="alloc", stacks="python")
     run_step()
@@ -504,12 +504,12 @@ def graph_breaks_raise(error_class):
 
     try:
         yield
-    except BackendCompilerFailed as found:
-        if isinstance(found.inner_exception, error_class):
-            raise found.inner_exception.with_traceback(None) from None
+    except BackendCompilerFailed as error:
+        if isinstance(error.inner_exception, error_class):
+            raise error.inner_exception.with_traceback(None) from None
         raise
     except FailOnRecompileLimitHit:
         raise error_class(f"inputs of more than {torch._dynamo.config.recompile_limit} shapes: each is planned by itself; pad them to fewer") from None
-    except (Unsupported, UserError) as found:
-        raise error_class(f"the model has no single graph: {str(found).strip().splitlines()[0]}; "
+    except (Unsupported, UserError) as error:
+        raise error_class(f"the model has no single graph: {str(error).strip().splitlines()[0]}; "
                     "make it run with torch.compile(fullgraph=True) first") from None

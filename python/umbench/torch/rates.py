@@ -25,19 +25,19 @@ def set_durations_by_figures(converted, machine_figures):
     """Writes duration_ns of each opaque operator of a Converted in place. `machine_figures`: a machine file's document."""
     for op in converted.document["ops"]:
         if op["kind"] == "opaque":
-            rate = operations_per_s(converted.alone.get(op["name"]), converted.document["precision"], machine_figures) if op.get("products") else machine_figures["fp32_flops_per_s"]
-            moved = op["bytes"] / copy_rate_share(converted.generated.get(op["name"])) / machine_figures["device_bytes_per_s"]
-            seconds = max(op["flops"] / rate, moved)
-            op["duration_ns"] = round(seconds * 1e9 + machine_figures["launch_ns"] * converted.launches.get(op["name"], 1))
+            flops_per_s = operations_per_s(converted.alone.get(op["name"]), converted.document["precision"], machine_figures) if op.get("products") else machine_figures["fp32_flops_per_s"]
+            traffic_s = op["bytes"] / copy_rate_share(converted.generated.get(op["name"])) / machine_figures["device_bytes_per_s"]
+            duration_s = max(op["flops"] / flops_per_s, traffic_s)
+            op["duration_ns"] = round(duration_s * 1e9 + machine_figures["launch_ns"] * converted.launches.get(op["name"], 1))
 
 
 def copy_rate_share(generated_kernel):
     """The share of the rate of copies that a generated kernel (kernels.Kernel) reaches; 1 without a kernel."""
     if generated_kernel is None:
         return 1.0
-    pools = [node for node in generated_kernel.nodes if operator_name(node) == "max_pool2d_with_indices_backward"]
-    overlap = any(size > step for node in pools for size, step in zip(argument_of(node, "kernel_size"), argument_of(node, "stride")))
-    return OVERLAPPING_POOL_SHARE if overlap else POOL_SHARE if pools else GENERATED_SHARE
+    pool_nodes = [node for node in generated_kernel.nodes if operator_name(node) == "max_pool2d_with_indices_backward"]
+    windows_overlap = any(window > stride for node in pool_nodes for window, stride in zip(argument_of(node, "kernel_size"), argument_of(node, "stride")))
+    return OVERLAPPING_POOL_SHARE if windows_overlap else POOL_SHARE if pool_nodes else GENERATED_SHARE
 
 
 def operations_per_s(node, precision, machine_figures):
@@ -47,25 +47,25 @@ def operations_per_s(node, precision, machine_figures):
     operands = [traced_argument(n) for n in node.all_input_nodes]
     if precision == "bf16" and all(v.dtype == torch.float32 for v in operands if isinstance(v, torch.Tensor) and v.is_floating_point()):
         precision = "fp32"
-    full = machine_figures[f"{precision}_flops_per_s"]
-    backward = "backward" in operator_name(node)
+    full_rate = machine_figures[f"{precision}_flops_per_s"]
+    is_backward = "backward" in operator_name(node)
     if is_attention(node):
-        return full * ((DROPOUT_BACKWARD_SHARE if backward else DROPOUT_SHARE) if argument_of(node, "dropout_p") else ATTENTION_SHARE)
+        return full_rate * ((DROPOUT_BACKWARD_SHARE if is_backward else DROPOUT_SHARE) if argument_of(node, "dropout_p") else ATTENTION_SHARE)
     if not is_convolution(node):
         if precision == "fp32":
-            return full * BATCHED_SHARE if operator_name(node) == "bmm" else full
-        return full if all(map(has_aligned_rows, node.all_input_nodes)) else full * UNALIGNED_SHARE
+            return full_rate * BATCHED_SHARE if operator_name(node) == "bmm" else full_rate
+        return full_rate if all(map(has_aligned_rows, node.all_input_nodes)) else full_rate * UNALIGNED_SHARE
     if is_depthwise(node):
-        return machine_figures["fp32_flops_per_s"] * (DEPTHWISE_BACKWARD_SHARE if backward else DEPTHWISE_SHARE)
-    channels = traced_argument(argument_of(node, "weight")).shape[1]
-    if channels < MIN_CHANNELS and precision == "bf16":
-        return full * FEW_CHANNELS_SHARE * channels / MIN_CHANNELS
-    asked = node.args[10] if backward else ()
-    kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
-    filters = traced_argument(argument_of(node, "weight")).shape
-    in_tiles = precision != "fp32" and argument_of(node, "groups") == 1
-    shares = [recorded_share(machine_figures, precision, kind, filters[2]) * (tile_share_of_convolution(kind, filters) if in_tiles else 1) for kind in kinds]
-    return full * len(shares) / sum(1 / share for share in shares)  # the mean rate of operators with equally many operations
+        return machine_figures["fp32_flops_per_s"] * (DEPTHWISE_BACKWARD_SHARE if is_backward else DEPTHWISE_SHARE)
+    channel_count = traced_argument(argument_of(node, "weight")).shape[1]
+    if channel_count < MIN_CHANNELS and precision == "bf16":
+        return full_rate * FEW_CHANNELS_SHARE * channel_count / MIN_CHANNELS
+    gradient_mask = node.args[10] if is_backward else ()
+    kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), gradient_mask) if wanted] or ["convolution"]
+    filter_shape = traced_argument(argument_of(node, "weight")).shape
+    is_tiled = precision != "fp32" and argument_of(node, "groups") == 1
+    shares = [recorded_share(machine_figures, precision, kind, filter_shape[2]) * (tile_share_of_convolution(kind, filter_shape) if is_tiled else 1) for kind in kinds]
+    return full_rate * len(shares) / sum(1 / share for share in shares)  # the mean rate of operators with equally many operations
 
 
 def has_aligned_rows(node):

@@ -8,8 +8,8 @@ from .planner import NoPlan
 
 MAX_EFFORT = 1000
 TIERS, BITS, BACKENDS = ("pinned", "managed", None), ("rounding", "same"), ("inductor", "aot_eager")
-WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel")
-PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+WRAPPER_NAMES = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel")
+PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def check_model(model):
@@ -17,7 +17,7 @@ def check_model(model):
     if not isinstance(model, torch.nn.Module):
         raise NoPlan(f"fit takes a torch.nn.Module, not a {type(model).__name__}")
     for name, module in model.named_modules():
-        if type(module).__name__ in WRAPPERS:
+        if type(module).__name__ in WRAPPER_NAMES:
             raise NoPlan(f"{name or 'the model'} is a {type(module).__name__}: fit plans for one GPU")
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         check_type(name, tensor)
@@ -62,8 +62,8 @@ def check_inputs(inputs, keyword_inputs):
 
 
 def check_type(name, tensor):
-    """Raises NoPlan if the tensor is of another type than those of PLAIN."""
-    if type(tensor) not in PLAIN:
+    """Raises NoPlan if the tensor is of another type than those of PLAIN_TYPES."""
+    if type(tensor) not in PLAIN_TYPES:
         raise NoPlan(f"{name} is a {type(tensor).__name__}, not a plain tensor: fit cannot tell what it takes")
 
 

@@ -15,14 +15,14 @@ def split_convolution_gradients(joint, budget_bytes):
     parts are read and recomputed one by one, and the gradient of each part is a separate operator."""
     for node in joint.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
         gradient, image, filters, *_, groups, mask = node.args
-        images = (value_of(image), value_of(gradient))
-        read = {item.args[1] for item in node.users}
-        if not (mask[0] and mask[1] and read >= {0, 1}) or groups > 1 or min(map(stored_bytes, images)) < budget_bytes * MIN_SHARE_OF_BUDGET:
+        image_and_gradient = (value_of(image), value_of(gradient))
+        read_item_numbers = {item.args[1] for item in node.users}
+        if not (mask[0] and mask[1] and read_item_numbers >= {0, 1}) or groups > 1 or min(map(stored_bytes, image_and_gradient)) < budget_bytes * MIN_SHARE_OF_BUDGET:
             continue
-        whole = ConvolutionGradientSplit(joint.graph, node)
+        gradient_split = ConvolutionGradientSplit(joint.graph, node)
         with joint.graph.inserting_before(node):
-            whole.replace_filter_gradient(node)
-            whole.replace_image_gradient(node)
+            gradient_split.replace_filter_gradient(node)
+            gradient_split.replace_image_gradient(node)
         for item in [*node.users]:
             joint.graph.erase_node(item)
         joint.graph.erase_node(node)
@@ -39,9 +39,9 @@ class ConvolutionGradientSplit:
         self.items = {item.args[1]: item for item in node.users}
 
     def add_call(self, operator, arguments, traced_value):
-        made = self.graph.call_function(operator, arguments)
-        made.meta = {**self.meta, "val": traced_value}
-        return made
+        node = self.graph.call_function(operator, arguments)
+        node.meta = {**self.meta, "val": traced_value}
+        return node
 
     def slice_filters(self, begin_channel, end_channel):
         if end_channel - begin_channel == self.of_image.shape[1]:
@@ -51,18 +51,18 @@ class ConvolutionGradientSplit:
 
     def replace_filter_gradient(self, node):
         """Replaces the gradients of filters and bias."""
-        made, begin = [], 0
-        for image in recompute_parts_of_concatenation(self.image):
-            end = begin + value_of(image).shape[1]
-            mask = [False, True, self.mask[2] and not made]
-            values = (None, empty_dense_like(self.of_filters.narrow(self.channels, begin, end - begin)), self.of_bias if mask[2] else None)
-            others = self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups
-            both = self.add_call(node.target, (self.gradient, image, self.slice_filters(begin, end), self.bias, *others, mask), values)
+        part_gradients, begin_channel = [], 0
+        for image_part in recompute_parts_of_concatenation(self.image):
+            end_channel = begin_channel + value_of(image_part).shape[1]
+            mask = [False, True, self.mask[2] and not part_gradients]
+            traced_values = (None, empty_dense_like(self.of_filters.narrow(self.channels, begin_channel, end_channel - begin_channel)), self.of_bias if mask[2] else None)
+            options = self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups
+            gradients_node = self.add_call(node.target, (self.gradient, image_part, self.slice_filters(begin_channel, end_channel), self.bias, *options, mask), traced_values)
             if mask[2] and 2 in self.items:
-                self.replace_item(2, self.add_call(self.items[2].target, (both, 2), self.of_bias))
-            made.append(self.add_call(self.items[1].target, (both, 1), values[1]))
-            begin = end
-        self.replace_item(1, made[0] if len(made) == 1 else self.add_call(aten.cat.default, (made, self.channels), self.of_filters))
+                self.replace_item(2, self.add_call(self.items[2].target, (gradients_node, 2), self.of_bias))
+            part_gradients.append(self.add_call(self.items[1].target, (gradients_node, 1), traced_values[1]))
+            begin_channel = end_channel
+        self.replace_item(1, part_gradients[0] if len(part_gradients) == 1 else self.add_call(aten.cat.default, (part_gradients, self.channels), self.of_filters))
 
     def replace_image_gradient(self, node):
         """Replaces the gradient of the image, or those of its parts if nothing reads all of it."""
@@ -72,9 +72,9 @@ class ConvolutionGradientSplit:
                 self.replace_item(0, self.add_image_gradient(0, self.of_image.shape[1], self.of_image))
             return
         for user in users:
-            begin, end = user.args[2], min(user.args[3], self.of_image.shape[1])
+            begin_channel, end_channel = user.args[2], min(user.args[3], self.of_image.shape[1])
             with self.graph.inserting_before(self.insertion_point(user)):
-                user.replace_all_uses_with(self.add_image_gradient(begin, end, empty_dense_like(value_of(user))))
+                user.replace_all_uses_with(self.add_image_gradient(begin_channel, end_channel, empty_dense_like(value_of(user))))
             self.graph.erase_node(user)
 
     def insertion_point(self, image_gradient):
@@ -82,9 +82,9 @@ class ConvolutionGradientSplit:
         gradient of the result is larger and nothing else reads that until then."""
         if not image_gradient.users:
             return image_gradient
-        first = min(image_gradient.users)
-        is_read_until_then = any(image_gradient < reader < first for reader in self.gradient.users)
-        return first if is_read_until_then or largest_numel(image_gradient) >= largest_numel(self.gradient) else image_gradient
+        first_reader = min(image_gradient.users)
+        is_read_until_then = any(image_gradient < reader < first_reader for reader in self.gradient.users)
+        return first_reader if is_read_until_then or largest_numel(image_gradient) >= largest_numel(self.gradient) else image_gradient
 
     def add_image_gradient(self, begin_channel, end_channel, traced_value):
         output_padding = [0] * len(self.stride)
@@ -113,16 +113,16 @@ def recompute_parts_of_concatenation(image):
 def insert_recomputation(node):
     """Copies a node and the element-wise operators before it, so that its value need not stay in memory between two readers. Returns the
     copy of the node."""
-    copies = {}
+    copy_of_node = {}
 
     def copy(source_node):
         if source_node.op != "call_function" or inductor_kind(source_node) not in (COMPUTED, VIEW) or largest_numel(source_node) < largest_numel(node):
             return source_node
-        if source_node not in copies:
+        if source_node not in copy_of_node:
             sources = {source: copy(source) for source in source_node.all_input_nodes}
-            with source_node.graph.inserting_after(node if not copies else list(copies.values())[-1]):
-                copies[source_node] = source_node.graph.node_copy(source_node, sources.get)
-        return copies[source_node]
+            with source_node.graph.inserting_after(node if not copy_of_node else list(copy_of_node.values())[-1]):
+                copy_of_node[source_node] = source_node.graph.node_copy(source_node, sources.get)
+        return copy_of_node[source_node]
 
     return copy(node)
 
@@ -141,8 +141,8 @@ def widen_in_each_reader(module):
             continue
         for user in [user for user in node.users if user.op != "output"][1:]:
             with graph.inserting_before(user):
-                new = graph.node_copy(node)
-            user.replace_input_with(node, new)
+                own_conversion = graph.node_copy(node)
+            user.replace_input_with(node, own_conversion)
     module.recompile()
 
 
@@ -150,8 +150,8 @@ def widens(node):
     """Whether a node converts values to a wider type."""
     if node.target is not torch.ops.prims.convert_element_type.default:
         return False
-    kind, wide = value_of(node.args[0]).dtype, value_of(node).dtype
-    return kind.is_floating_point and wide.is_floating_point and kind.itemsize < wide.itemsize
+    source_type, result_type = value_of(node.args[0]).dtype, value_of(node).dtype
+    return source_type.is_floating_point and result_type.is_floating_point and source_type.itemsize < result_type.itemsize
 
 
 def recompute_relu_for_mask(joint):
@@ -167,24 +167,24 @@ def recompute_relu_for_mask(joint):
 
 def _is_read_by_backward(source, relu, backward_nodes):
     """Whether the backward graph reads `source`, or a value that element-wise operators before the ReLU compute from it."""
-    left, seen = [source], {relu}
-    while left:
-        users = set(left.pop().users) - seen
+    unvisited, seen = [source], {relu}
+    while unvisited:
+        users = set(unvisited.pop().users) - seen
         if users & backward_nodes:
             return True
         seen |= users
-        left += [user for user in users if user.op == "call_function" and inductor_kind(user) in (COMPUTED, VIEW) and largest_numel(user) >= largest_numel(source)]
+        unvisited += [user for user in users if user.op == "call_function" and inductor_kind(user) in (COMPUTED, VIEW) and largest_numel(user) >= largest_numel(source)]
     return False
 
 
 def _large_sources(node):
     """Nodes at least as large as `node` from which it is computed. Views and fused operators between them and `node` are left out."""
-    found, left, seen = set(), [node], set()
-    while left:
-        for source in left.pop().all_input_nodes:
+    large_sources, unvisited, seen = set(), [node], set()
+    while unvisited:
+        for source in unvisited.pop().all_input_nodes:
             if largest_numel(source) < largest_numel(node) or source in seen:
                 continue
             seen.add(source)
             is_passed = source.op == "call_function" and inductor_kind(source) in (COMPUTED, VIEW)
-            (left.append if is_passed else found.add)(source)
-    return found
+            (unvisited.append if is_passed else large_sources.add)(source)
+    return large_sources

@@ -8,7 +8,7 @@ from .operators import ALONE, is_repeatable, inductor_kind
 from .rewrites import MIN_SHARE_OF_BUDGET, recompute_relu_for_mask, insert_recomputation, split_convolution_gradients
 from .values import backward_nodes_of, largest_numel, stored_bytes, tensors_of, value_of
 
-CALLS_BETWEEN = 2  # more library calls than this lie between the first reader of such an image and its concatenation
+MAX_CALLS_BETWEEN = 2  # more library calls than this lie between the first reader of such an image and its concatenation
 
 
 def make_graph_variants(joint, budget_bytes):
@@ -30,17 +30,17 @@ def make_graph_variants(joint, budget_bytes):
 
 def find_skips(joint, budget_bytes):
     """{concatenation along channels: [its parts that were computed long before]}."""
-    order = {node: i for i, node in enumerate(joint.graph.nodes)}
-    library_calls = [order[node] for node in order if node.op == "call_function" and inductor_kind(node) == ALONE]
-    backward, found = backward_nodes_of(joint.graph), {}
+    index_of_node = {node: i for i, node in enumerate(joint.graph.nodes)}
+    library_call_indices = [index_of_node[node] for node in index_of_node if node.op == "call_function" and inductor_kind(node) == ALONE]
+    backward_nodes, parts_of_concatenation = backward_nodes_of(joint.graph), {}
     for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default):
-        if node in backward or node.args[1:] != (1,) or stored_bytes(value_of(node)) < budget_bytes * MIN_SHARE_OF_BUDGET:
+        if node in backward_nodes or node.args[1:] != (1,) or stored_bytes(value_of(node)) < budget_bytes * MIN_SHARE_OF_BUDGET:
             continue
-        first_readers = {part: min(map(order.get, part.users)) for part in node.args[0]}
-        parts = [part for part, first in first_readers.items() if sum(first < at < order[node] for at in library_calls) > CALLS_BETWEEN]
-        if parts:
-            found[node] = parts
-    return found
+        first_reader_index_of_part = {part: min(map(index_of_node.get, part.users)) for part in node.args[0]}
+        skipped_parts = [part for part, first_reader_index in first_reader_index_of_part.items() if sum(first_reader_index < call_index < index_of_node[node] for call_index in library_call_indices) > MAX_CALLS_BETWEEN]
+        if skipped_parts:
+            parts_of_concatenation[node] = skipped_parts
+    return parts_of_concatenation
 
 
 def recompute_parts(parts_by_concatenation):
@@ -54,19 +54,19 @@ def recompute_parts(parts_by_concatenation):
 def recompute_for_backward(joint, parts_by_concatenation):
     """Makes the backward pass read recomputed copies of the parts, {concatenation: [parts]}, so that these are not in memory between the two
     passes. The copies are computed from the largest images on."""
-    backward = backward_nodes_of(joint.graph)
-    largest = max(largest_numel(part) for parts in parts_by_concatenation.values() for part in parts)
-    copies = {}
+    backward_nodes = backward_nodes_of(joint.graph)
+    max_numel = max(largest_numel(part) for parts in parts_by_concatenation.values() for part in parts)
+    copy_of_node = {}
     for node, parts in parts_by_concatenation.items():
-        readers = [user for user in node.users if user in backward]
+        readers = [user for user in node.users if user in backward_nodes]
         with joint.graph.inserting_after(node):
-            again = joint.graph.call_function(node.target, node.args)
-        again.meta = dict(node.meta)
-        with joint.graph.inserting_before(again):
+            second_concatenation = joint.graph.call_function(node.target, node.args)
+        second_concatenation.meta = dict(node.meta)
+        with joint.graph.inserting_before(second_concatenation):
             for part in parts:
-                again.replace_input_with(part, _copy_with_sources(part, largest, copies))
+                second_concatenation.replace_input_with(part, _copy_with_sources(part, max_numel, copy_of_node))
         for reader in readers:
-            reader.replace_input_with(node, again)
+            reader.replace_input_with(node, second_concatenation)
 
 
 def _copy_with_sources(node, max_numel, copy_of_node):

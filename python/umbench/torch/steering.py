@@ -12,57 +12,57 @@ import tempfile
 from .planner import program_path
 
 MIB = 2**20
-MAX_SMALL = MIB       # larger allocations use the pool whose tensors are placed here
-MAX_HELD = 40        # maximum number of pieces held before one allocation
+MAX_SMALL_BYTES = MIB       # larger allocations use the pool whose tensors are placed here
+MAX_HELD_PIECES = 40        # maximum number of pieces held before one allocation
 ROUNDINGS = (512, MIB)  # multiples to which packed sizes are rounded; each leads to other gaps
-FEW_HELD = 40         # number of pieces that need not be reduced; each costs CPU time in every step
-TRIALS = 600          # maximum number of trials to hold fewer pieces
+FEW_HELD_PIECES = 40         # number of pieces that need not be reduced; each costs CPU time in every step
+MAX_TRIALS = 600          # maximum number of trials to hold fewer pieces
 
 
 def pack_tensors(requests, rounding):
     """({key: bytes from the first address}, bytes of the whole packing) from the packer of the umbench program; ({}, 0) if it fails. Sizes are
     rounded up to multiples of `rounding`."""
-    begins, sizes, ends = {}, {}, {}
-    for number, (is_taken, key, size, _) in enumerate(requests):
+    taken_at_request, size_of_key, freed_at_request = {}, {}, {}
+    for request_number, (is_taken, key, size, _) in enumerate(requests):
         if is_taken:
-            begins[key], sizes[key] = number, -(-size // rounding) * rounding
+            taken_at_request[key], size_of_key[key] = request_number, -(-size // rounding) * rounding
         else:
-            ends[key] = number
+            freed_at_request[key] = request_number
     with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-        file.writelines(f"{key},{sizes[key]},{begins[key]},{ends[key]}\n" for key in begins)
+        file.writelines(f"{key},{size_of_key[key]},{taken_at_request[key]},{freed_at_request[key]}\n" for key in taken_at_request)
         file.flush()
-        done = subprocess.run([program_path(), "pack", file.name, "--packer", "searched", "--addresses"], capture_output=True, text=True)
-    if done.returncode != 0:
+        process = subprocess.run([program_path(), "pack", file.name, "--packer", "searched", "--addresses"], capture_output=True, text=True)
+    if process.returncode != 0:
         return {}, 0
-    placed = {int(key): int(address) for key, address in (line.split(",") for line in done.stdout.split())}
-    return placed, max((placed[key] + sizes[key] for key in placed), default=0)
+    offset_of_key = {int(key): int(offset) for key, offset in (line.split(",") for line in process.stdout.split())}
+    return offset_of_key, max((offset_of_key[key] + size_of_key[key] for key in offset_of_key), default=0)
 
 
 def count_requests_with_room(requests, hold_changes, free_pieces):
     """The number of requests, in order, that find room in `free_pieces` before the first that does not. `hold_changes`: {point: (keys of held pieces to
     release, {key: bytes of a piece to hold})}; they are made before the first allocation at their point of the step."""
-    at, held, last = {}, {}, None
-    for number, (is_taken, key, size, point) in enumerate(requests):
+    address_of_key, held_pieces, last_point = {}, {}, None
+    for request_number, (is_taken, key, size, point) in enumerate(requests):
         if not is_taken:
-            free_pieces.give_back(at.pop(key), size)
+            free_pieces.give_back(address_of_key.pop(key), size)
             continue
-        if point != last:
-            for passed in range(-1 if last is None else last, point):
-                if passed + 1 in hold_changes and not apply_hold_change(free_pieces, held, *hold_changes[passed + 1]):
-                    return number
-            last = point
-        at[key] = free_pieces.take(size)
-        if at[key] is None:
-            return number
+        if point != last_point:
+            for previous_point in range(-1 if last_point is None else last_point, point):
+                if previous_point + 1 in hold_changes and not apply_hold_change(free_pieces, held_pieces, *hold_changes[previous_point + 1]):
+                    return request_number
+            last_point = point
+        address_of_key[key] = free_pieces.take(size)
+        if address_of_key[key] is None:
+            return request_number
     return len(requests)
 
 
-def apply_hold_change(free_pieces, held_pieces, released_keys, bytes_to_take):
+def apply_hold_change(free_pieces, held_pieces, released_keys, taken_bytes_by_key):
     """Makes one change of the held pieces, {key: (address, bytes)}: releases keys, then takes {key: bytes}. Returns whether there was room."""
     for key in released_keys:
         if key in held_pieces:
             free_pieces.give_back(*held_pieces.pop(key))
-    for key, size in bytes_to_take.items():
+    for key, size in taken_bytes_by_key.items():
         address = free_pieces.take(size)
         if address is None:
             return False
@@ -70,75 +70,75 @@ def apply_hold_change(free_pieces, held_pieces, released_keys, bytes_to_take):
     return True
 
 
-def find_holds(requests, free_pieces, largest_address, largest_bytes):
+def find_holds(requests, free_pieces, largest_piece_address, largest_piece_bytes):
     """Finds which pieces to hold at which points so that all requests fit into `free_pieces`. Returns (changes of the held pieces, 0), or
     (None, bytes that the largest piece lacks for the best packing found; 0 if none was found)."""
     if count_requests_with_room(requests, {}, free_pieces.copy()) == len(requests):
         return {}, 0
-    for fixed_addresses in ({}, addresses_in_other_pieces(requests, free_pieces, largest_address)):
-        changes, packed = hold_changes_for_best_packing(requests, free_pieces, largest_address, largest_bytes, fixed_addresses)
-        if changes is not None:
-            return merge_to_fewer_points(changes, Trials(requests, free_pieces, 2 * TRIALS)), 0
-    return None, max(0, packed - largest_bytes) if packed < math.inf else 0
+    for fixed_addresses in ({}, addresses_in_other_pieces(requests, free_pieces, largest_piece_address)):
+        hold_changes, packed_bytes = hold_changes_for_best_packing(requests, free_pieces, largest_piece_address, largest_piece_bytes, fixed_addresses)
+        if hold_changes is not None:
+            return merge_to_fewer_points(hold_changes, Trials(requests, free_pieces, 2 * MAX_TRIALS)), 0
+    return None, max(0, packed_bytes - largest_piece_bytes) if packed_bytes < math.inf else 0
 
 
-def hold_changes_for_best_packing(requests, free_pieces, largest_address, largest_bytes, fixed_addresses):
+def hold_changes_for_best_packing(requests, free_pieces, largest_piece_address, largest_piece_bytes, fixed_addresses):
     """Packs the tensors, except those of `fixed_addresses`, {key: address}, into the largest free piece. Returns (the fewest changes of held pieces
     found with which the allocator places all tensors so, or None; bytes of the smallest packing, infinite if there is none)."""
-    lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
+    size_of_key, best_changes, least_packed_bytes = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
-        wanted, size = pack_tensors([request for request in requests if request[1] not in fixed_addresses], rounding)
-        least = min(least, size or math.inf)
-        if not wanted or size > largest_bytes + 2 * rounding:
+        wanted_offsets, packed_bytes = pack_tensors([request for request in requests if request[1] not in fixed_addresses], rounding)
+        least_packed_bytes = min(least_packed_bytes, packed_bytes or math.inf)
+        if not wanted_offsets or packed_bytes > largest_piece_bytes + 2 * rounding:
             continue
-        end = max(wanted[key] + lengths[key] for key in wanted)
-        for positions in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
-            wanted_here = TargetAddresses(requests, {key: largest_address + address for key, address in positions.items()} | fixed_addresses, largest_address, largest_address + largest_bytes)
-            changes = hold_changes_for_targets(requests, wanted_here, free_pieces.copy())
+        packing_end = max(wanted_offsets[key] + size_of_key[key] for key in wanted_offsets)
+        for offset_of_key in (wanted_offsets, {key: packing_end - wanted_offsets[key] - size_of_key[key] for key in wanted_offsets}):
+            targets = TargetAddresses(requests, {key: largest_piece_address + offset for key, offset in offset_of_key.items()} | fixed_addresses, largest_piece_address, largest_piece_address + largest_piece_bytes)
+            changes = hold_changes_for_targets(requests, targets, free_pieces.copy())
             if changes is not None and count_requests_with_room(requests, changes, free_pieces.copy()) == len(requests):
-                best = min(best or changes, without_unneeded_holds(changes, Trials(requests, free_pieces, TRIALS)), key=count_held_pieces)
-        if best is not None and count_held_pieces(best) <= FEW_HELD:
+                best_changes = min(best_changes or changes, without_unneeded_holds(changes, Trials(requests, free_pieces, MAX_TRIALS)), key=count_held_pieces)
+        if best_changes is not None and count_held_pieces(best_changes) <= FEW_HELD_PIECES:
             break
-    return best, least
+    return best_changes, least_packed_bytes
 
 
-def addresses_in_other_pieces(requests, free_pieces, largest_address):
+def addresses_in_other_pieces(requests, free_pieces, largest_piece_address):
     """{key: address} of tensors for which pieces other than the largest have room. Tensors with the most bytes times requests of their
     lifetime choose first. Two that are alive together share no piece."""
-    taken_at, alive, found = {}, {}, {}
-    for number, (is_taken, key, size, _) in enumerate(requests):
+    taken_at_request, size_and_lifetime_of_key, address_of_key = {}, {}, {}
+    for request_number, (is_taken, key, size, _) in enumerate(requests):
         if is_taken:
-            taken_at[key] = number
+            taken_at_request[key] = request_number
         else:
-            alive[key] = size, taken_at[key], number
-    by_weight = sorted(alive, key=lambda key: alive[key][0] * (alive[key][2] - alive[key][1]), reverse=True)
-    for length, address in sorted(free_pieces.free, reverse=True):
-        here = []
-        for key in by_weight if address != largest_address else ():
-            size, first, last = alive[key]
-            if key not in found and size <= length and all(last < other_first or other_last < first for other_first, other_last in here):
-                found[key] = address
-                here.append((first, last))
-    return found
+            size_and_lifetime_of_key[key] = size, taken_at_request[key], request_number
+    keys_by_weight = sorted(size_and_lifetime_of_key, key=lambda key: size_and_lifetime_of_key[key][0] * (size_and_lifetime_of_key[key][2] - size_and_lifetime_of_key[key][1]), reverse=True)
+    for piece_bytes, address in sorted(free_pieces.free, reverse=True):
+        lifetimes_in_piece = []
+        for key in keys_by_weight if address != largest_piece_address else ():
+            size, taken_request, freed_request = size_and_lifetime_of_key[key]
+            if key not in address_of_key and size <= piece_bytes and all(freed_request < other_taken_request or other_freed_request < taken_request for other_taken_request, other_freed_request in lifetimes_in_piece):
+                address_of_key[key] = address
+                lifetimes_in_piece.append((taken_request, freed_request))
+    return address_of_key
 
 
 def count_held_pieces(hold_changes):
     """The number of pieces that are held in a step."""
-    return sum(len(taken) for _, taken in hold_changes.values())
+    return sum(len(taken_bytes_by_key) for _, taken_bytes_by_key in hold_changes.values())
 
 
 def without_unneeded_holds(hold_changes, trials):
     """The changes without held pieces that are not needed, found by trials."""
-    length = max(1, len(hold_changes) // 2)
+    points_per_run = max(1, len(hold_changes) // 2)
     while hold_changes:
         points = sorted(hold_changes)
-        for begin in range(0, len(points), length):
-            run = points[begin:begin + length]
-            if any(hold_changes[point][1] for point in run):
-                hold_changes = trials.alternative_if_it_fits(hold_changes, hold_changes | {point: (hold_changes[point][0], {}) for point in run})
-        if length == 1:
+        for first_index in range(0, len(points), points_per_run):
+            points_of_run = points[first_index:first_index + points_per_run]
+            if any(hold_changes[point][1] for point in points_of_run):
+                hold_changes = trials.alternative_if_it_fits(hold_changes, hold_changes | {point: (hold_changes[point][0], {}) for point in points_of_run})
+        if points_per_run == 1:
             break
-        length = max(1, length // 2)
+        points_per_run = max(1, points_per_run // 2)
     return without_empty_changes(hold_changes)
 
 
@@ -147,8 +147,8 @@ def merge_to_fewer_points(hold_changes, trials):
     hold_changes = merge_neighbouring_changes(hold_changes, trials)
     for point in sorted(hold_changes):
         for key in list(hold_changes[point][1]):
-            released, taken = hold_changes[point]
-            hold_changes = trials.alternative_if_it_fits(hold_changes, hold_changes | {point: (released, {other: size for other, size in taken.items() if other != key})})
+            released_keys, taken_bytes_by_key = hold_changes[point]
+            hold_changes = trials.alternative_if_it_fits(hold_changes, hold_changes | {point: (released_keys, {other_key: size for other_key, size in taken_bytes_by_key.items() if other_key != key})})
     return merge_neighbouring_changes(without_empty_changes(hold_changes), trials)
 
 
@@ -166,72 +166,72 @@ class Trials:
 
 def without_empty_changes(hold_changes):
     """The changes without releases of pieces that are not held, and without points where nothing changes."""
-    held, found = set(), {}
+    held_keys, nonempty_changes = set(), {}
     for point in sorted(hold_changes):
-        released, taken = tuple(key for key in hold_changes[point][0] if key in held), hold_changes[point][1]
-        held = held.difference(released) | taken.keys()
-        if released or taken:
-            found[point] = released, taken
-    return found
+        released_keys, taken_bytes_by_key = tuple(key for key in hold_changes[point][0] if key in held_keys), hold_changes[point][1]
+        held_keys = held_keys.difference(released_keys) | taken_bytes_by_key.keys()
+        if released_keys or taken_bytes_by_key:
+            nonempty_changes[point] = released_keys, taken_bytes_by_key
+    return nonempty_changes
 
 
 def merge_neighbouring_changes(hold_changes, trials):
     """The changes with neighbours merged at one of their two points, wherever all requests still find room."""
     points = sorted(hold_changes)
-    second = points.pop() if points else None
-    for first in reversed(points):
-        (released, taken), (released_then, taken_then) = hold_changes[first], hold_changes[second]
-        passing = taken.keys() & set(released_then)
-        both = (*released, *(key for key in released_then if key not in passing)), {key: size for key, size in (taken | taken_then).items() if key not in passing}
-        others = {point: change for point, change in hold_changes.items() if point not in (first, second)}
-        for point in (first, second):
-            tried = trials.alternative_if_it_fits(hold_changes, others | {point: both})
-            if tried is not hold_changes:
-                hold_changes, second = tried, point
+    later_point = points.pop() if points else None
+    for earlier_point in reversed(points):
+        (earlier_released_keys, earlier_taken_bytes), (later_released_keys, later_taken_bytes) = hold_changes[earlier_point], hold_changes[later_point]
+        keys_taken_then_released = earlier_taken_bytes.keys() & set(later_released_keys)
+        merged_change = (*earlier_released_keys, *(key for key in later_released_keys if key not in keys_taken_then_released)), {key: size for key, size in (earlier_taken_bytes | later_taken_bytes).items() if key not in keys_taken_then_released}
+        other_changes = {point: change for point, change in hold_changes.items() if point not in (earlier_point, later_point)}
+        for point in (earlier_point, later_point):
+            tried_changes = trials.alternative_if_it_fits(hold_changes, other_changes | {point: merged_change})
+            if tried_changes is not hold_changes:
+                hold_changes, later_point = tried_changes, point
                 break
         else:
-            second = first
+            later_point = earlier_point
     return hold_changes
 
 
 class TargetAddresses:
     """The wanted address of each tensor, between two addresses, and the numbers of the requests that take and give back its memory."""
 
-    def __init__(self, requests, addresses, begin_address, end_address):
-        self.at, self.begin, self.end = addresses, begin_address, end_address
+    def __init__(self, requests, address_of_key, begin_address, end_address):
+        self.at, self.begin, self.end = address_of_key, begin_address, end_address
         self.size, self.taken_at, self.given_at = {}, {}, {}
-        for number, (is_taken, key, size, _) in enumerate(requests):
+        for request_number, (is_taken, key, size, _) in enumerate(requests):
             if is_taken:
-                self.taken_at[key], self.size[key] = number, size
+                self.taken_at[key], self.size[key] = request_number, size
             else:
-                self.given_at[key] = number
+                self.given_at[key] = request_number
 
     def record_placement(self, key, address, request_number):
         """Notes that a tensor is at `address` instead of its wanted address. Wanted addresses there of tensors that are requested after request
         number `request_number` move elsewhere."""
-        self.at[key], end = address, address + self.size[key]
-        displaced = [other for other in self._alive_with(key) if self.taken_at[other] > request_number and self.at[other] < end and address < self.at[other] + self.size[other]]
-        for other in sorted(displaced, key=self.size.get, reverse=True):
-            self._move_target(other)
+        self.at[key], end_address = address, address + self.size[key]
+        displaced_keys = [other_key for other_key in self._alive_with(key) if self.taken_at[other_key] > request_number and self.at[other_key] < end_address and address < self.at[other_key] + self.size[other_key]]
+        for other_key in sorted(displaced_keys, key=self.size.get, reverse=True):
+            self._move_target(other_key)
 
     def _alive_with(self, key):
         """Keys of the other tensors that are alive at the same time."""
-        return [other for other in self.at if other != key and self.taken_at[other] < self.given_at[key] and self.taken_at[key] < self.given_at[other]]
+        return [other_key for other_key in self.at if other_key != key and self.taken_at[other_key] < self.given_at[key] and self.taken_at[key] < self.given_at[other_key]]
 
     def _move_target(self, key):
         """Moves the wanted address of a tensor to the nearest place that is free during its lifetime, if there is such a place."""
-        size, old, places, at = self.size[key], self.at[key], [], self.begin
-        beside = ((self.at[other], self.at[other] + self.size[other]) for other in self._alive_with(key))
-        for begin, end in sorted(span for span in beside if self.begin <= span[0] < self.end) + [(self.end, self.end)]:
-            if begin - at >= size:
-                place = min(max(old, at), begin - size)
-                if 0 < place - at <= MAX_SMALL:  # such a small gap cannot be held
-                    place = at
-                elif 0 < begin - size - place <= MAX_SMALL:
-                    place = begin - size
-                places.append(place)
-            at = max(at, end)
-        self.at[key] = min(places, key=lambda place: abs(place - old), default=old)
+        size, old_address, candidate_addresses, gap_begin = self.size[key], self.at[key], [], self.begin
+        neighbour_spans = ((self.at[other_key], self.at[other_key] + self.size[other_key]) for other_key in self._alive_with(key))
+        for span_begin, span_end in sorted(span for span in neighbour_spans if self.begin <= span[0] < self.end) + [(self.end, self.end)]:
+            if span_begin - gap_begin >= size:
+                candidate = min(max(old_address, gap_begin), span_begin - size)
+                if 0 < candidate - gap_begin <= MAX_SMALL_BYTES:  # such a small gap cannot be held
+                    candidate = gap_begin
+                elif 0 < span_begin - size - candidate <= MAX_SMALL_BYTES:
+                    candidate = span_begin - size
+                candidate_addresses.append(candidate)
+            gap_begin = max(gap_begin, span_end)
+        self.at[key] = min(candidate_addresses, key=lambda candidate: abs(candidate - old_address), default=old_address)
 
 
 class AllocatorState:
@@ -252,22 +252,22 @@ class AllocatorState:
 def hold_changes_for_targets(requests, targets, free_pieces):
     """{point: change of the held pieces} with which as many tensors as possible get the wanted addresses; None if a group of requests finds
     no room."""
-    state, changes, now = AllocatorState(free_pieces, {}, {}), {}, -1
-    final = max((request[3] for request in requests), default=0)
+    state, changes, last_request_number = AllocatorState(free_pieces, {}, {}), {}, -1
+    last_point = max((request[3] for request in requests), default=0)
     for group in groups_by_point(requests):
-        point, best = group[0][3] if group[0][0] else None, None
-        for choose_pieces in (hold_nothing,) if point in (None, -1, final) else RULES:
-            tried = try_rule(group, targets.at, state, choose_pieces)
-            best = tried if tried and (best is None or tried[0] < best[0]) else best
-            if best and best[0][0] == 0:
+        point, best_trial = group[0][3] if group[0][0] else None, None
+        for choose_pieces in (hold_nothing,) if point in (None, -1, last_point) else RULES:
+            trial = try_rule(group, targets.at, state, choose_pieces)
+            best_trial = trial if trial and (best_trial is None or trial[0] < best_trial[0]) else best_trial
+            if best_trial and best_trial[0][0] == 0:
                 break
-        if best is None:
+        if best_trial is None:
             return None
-        (misplaced, _), change, state = best
-        now += len(group)
-        if misplaced:
+        (misplaced_count, _), change, state = best_trial
+        last_request_number += len(group)
+        if misplaced_count:
             for key, address in state.last_placed.items():
-                targets.record_placement(key, address, now)
+                targets.record_placement(key, address, last_request_number)
         if any(change):
             changes[point] = change
     return changes
@@ -290,94 +290,94 @@ def try_rule(request_group, target_addresses, state, choose_pieces):
     """Holds the pieces that one rule chooses, then makes the group's requests, on a copy of the state. Returns ((number of tensors elsewhere
     than wanted, number of pieces taken), the change of the held pieces, the state after the group); None if a request finds no room."""
     state = state.copy()
-    held_before = set(state.held)
-    taken = choose_pieces(state, [(target_addresses[key], size) for is_taken, key, size, _ in request_group if is_taken])
-    if taken is None:
+    held_keys_before = set(state.held)
+    taken_pieces = choose_pieces(state, [(target_addresses[key], size) for is_taken, key, size, _ in request_group if is_taken])
+    if taken_pieces is None:
         return None
-    change = tuple(held_before - set(state.held)), {}
-    for address, size in taken:
+    hold_change = tuple(held_keys_before - set(state.held)), {}
+    for address, size in taken_pieces:
         key = address, size, request_group[0][3]
         state.held[key] = (address, size)
-        change[1][key] = size
-    misplaced = 0
+        hold_change[1][key] = size
+    misplaced_count = 0
     for is_taken, key, size, _ in request_group:
         if is_taken:
             state.at[key] = state.last_placed[key] = state.pieces.take(size)
             if state.at[key] is None:
                 return None
-            misplaced += state.at[key] != target_addresses[key]
+            misplaced_count += state.at[key] != target_addresses[key]
         else:
             state.pieces.give_back(state.at.pop(key), size)
-    return (misplaced, len(taken)), change, state
+    return (misplaced_count, len(taken_pieces)), hold_change, state
 
 
-def hold_nothing(state, wanted_spans):
-    """Releases all held pieces. As for all of RULES, `wanted_spans` is the wanted [(address, bytes)] of a group's allocations; returns the pieces that
+def hold_nothing(state, addresses_and_sizes):
+    """Releases all held pieces. As for all of RULES, `addresses_and_sizes` is the wanted [(address, bytes)] of a group's allocations; returns the pieces that
     it takes in the same form, or None if it cannot."""
     state.release_held(list(state.held))
     return []
 
 
-def hold_preferred_too(state, wanted_spans):
+def hold_preferred_too(state, addresses_and_sizes):
     """Releases the held pieces that overlap the first span, and takes the pieces that the allocator would choose before that span."""
-    begin, size = wanted_spans[0]
-    state.release_held([key for key, (address, length) in state.held.items() if address < begin + size and begin < address + length])
-    return take_pieces_preferred_to(state.pieces, *wanted_spans[0])
+    wanted_address, wanted_size = addresses_and_sizes[0]
+    state.release_held([key for key, (held_address, held_size) in state.held.items() if held_address < wanted_address + wanted_size and wanted_address < held_address + held_size])
+    return take_pieces_preferred_to(state.pieces, *addresses_and_sizes[0])
 
 
-def hold_only_preferred(state, wanted_spans):
+def hold_only_preferred(state, addresses_and_sizes):
     """Holds only the pieces that the allocator would choose before the first span: releases all others."""
     state.release_held(list(state.held))
-    return take_pieces_preferred_to(state.pieces, *wanted_spans[0])
+    return take_pieces_preferred_to(state.pieces, *addresses_and_sizes[0])
 
 
 def take_pieces_preferred_to(free_pieces, target_address, byte_count):
     """Takes all pieces that the allocator would choose for `byte_count` bytes before the memory at `target_address`, and what is free before
     that address in its piece. Returns them as [(address, bytes)]; None if that cannot be done."""
-    held = []
-    while len(held) < MAX_HELD:
-        choice = free_pieces.piece_for(byte_count)
-        if choice is None:
+    taken_pieces = []
+    while len(taken_pieces) < MAX_HELD_PIECES:
+        size_and_address = free_pieces.piece_for(byte_count)
+        if size_and_address is None:
             return None
-        length, address = choice
-        if address <= target_address and target_address + byte_count <= address + length:
-            gap = target_address - address
-            if gap <= MAX_SMALL:
-                return held
-            length, address = free_pieces.piece_for(gap) if free_pieces.piece_for(gap)[1] != address else (gap, address)
-        if free_pieces.piece_for(length)[1] != address:
+        piece_bytes, piece_address = size_and_address
+        if piece_address <= target_address and target_address + byte_count <= piece_address + piece_bytes:
+            gap_bytes = target_address - piece_address
+            if gap_bytes <= MAX_SMALL_BYTES:
+                return taken_pieces
+            piece_bytes, piece_address = free_pieces.piece_for(gap_bytes) if free_pieces.piece_for(gap_bytes)[1] != piece_address else (gap_bytes, piece_address)
+        if free_pieces.piece_for(piece_bytes)[1] != piece_address:
             return None
-        free_pieces.take(length)
-        held.append((address, length))
+        free_pieces.take(piece_bytes)
+        taken_pieces.append((piece_address, piece_bytes))
     return None
 
 
-def hold_all_outside(state, wanted_spans):
+def hold_all_outside(state, addresses_and_sizes):
     """Takes all free memory outside of the spans, for operators that allocate more than once."""
-    if len(wanted_spans) < 2:
+    if len(addresses_and_sizes) < 2:
         return None
     state.release_held(list(state.held))
-    pieces, held, left = state.pieces, [], []
-    for length, begin in [piece for piece in pieces.free if piece[0] > MAX_SMALL]:
-        at, cuts = begin, []
-        for wanted, size in sorted(wanted_spans):
-            first, last = max(wanted, at), min(wanted + size, begin + length)
-            if first < last:
-                cuts += [(at, first - at, held)] * (first > at) + [(first, last - first, left)]
-                at = last
-        cuts += [(at, begin + length - at, held)] * (begin + length > at)
-        for number, (address, size, into) in enumerate(cuts):
-            if size <= MAX_SMALL:
-                if number < len(cuts) - 1:
+    pieces, pieces_to_hold, pieces_to_give_back = state.pieces, [], []
+    for piece_bytes, piece_address in [piece for piece in pieces.free if piece[0] > MAX_SMALL_BYTES]:
+        cut_begin, cuts = piece_address, []
+        for wanted_address, size in sorted(addresses_and_sizes):
+            overlap_begin, overlap_end = max(wanted_address, cut_begin), min(wanted_address + size, piece_address + piece_bytes)
+            if overlap_begin < overlap_end:
+                cuts += [(cut_begin, overlap_begin - cut_begin, pieces_to_hold)] * (overlap_begin > cut_begin) + [(overlap_begin, overlap_end - overlap_begin, pieces_to_give_back)]
+                cut_begin = overlap_end
+        cuts += [(cut_begin, piece_address + piece_bytes - cut_begin, pieces_to_hold)] * (piece_address + piece_bytes > cut_begin)
+        for cut_number, (address, size, destination_list) in enumerate(cuts):
+            if size <= MAX_SMALL_BYTES:
+                if cut_number < len(cuts) - 1:
                     return None
                 continue
             if pieces.piece_for(size) is None or pieces.piece_for(size)[1] != address:
                 return None
             pieces.take(size)
-            into.append((address, size))
-    for address, size in left:
+            destination_list.append((address, size))
+    for address, size in pieces_to_give_back:
         pieces.give_back(address, size)
-    return held
+    return pieces_to_hold
 
 
 RULES = (hold_preferred_too, hold_only_preferred, hold_all_outside, hold_nothing)

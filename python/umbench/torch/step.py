@@ -10,10 +10,10 @@ from .chunks import is_product_added_to_sum
 from .kernels import is_read_elementwise
 from .operators import is_repeatable, is_view, operator_name, reduces_rows
 from .rewrites import widens
-from .values import base_of, changed_inputs, is_tangent, module_path_of, output_nodes_of, padded_row_length, stored_numel, tensors_of, value_of
+from .values import base_of, changed_input_nodes, is_tangent, module_path_of, output_nodes_of, padded_row_length, stored_numel, tensors_of, value_of
 
 
-UNALIGNED_ROWS = 0.4  # measured for the softmax of Swin-T's windows and its gradient on an H100
+RATE_SHARE_OF_UNALIGNED_ROWS = 0.4  # measured for the softmax of Swin-T's windows and its gradient on an H100
 
 
 class Step:
@@ -29,23 +29,23 @@ class Step:
         return node_number
 
     def names_of(self, node_numbers):
-        return {self.nodes[i].name for i in node_numbers}
+        return {self.nodes[number].name for number in node_numbers}
 
 
 def step_and_pytorchs_choice(joint, num_fwd_outputs, static_inputs, costs):
     """(the Step, {numbers of the nodes that PyTorch would save without a budget})."""
-    info = private.classify_nodes(joint, num_fwd_outputs, static_inputs)
-    step = make_step(joint, info, num_fwd_outputs, costs)
+    node_info = private.classify_nodes(joint, num_fwd_outputs, static_inputs)
+    step = make_step(joint, node_info, num_fwd_outputs, costs)
     number_of = {node: i for i, node in enumerate(step.nodes)}
-    return step, {step.root_of(number_of[n]) for n in private.nodes_saved_by_pytorch(joint, info) if n in number_of}
+    return step, {step.root_of(number_of[n]) for n in private.nodes_saved_by_pytorch(joint, node_info) if n in number_of}
 
 
 def make_step(joint, node_info, num_fwd_outputs, costs):
     """The Step of a joint graph. `costs.node_ns(node)` and `costs.workspace_bytes(node)` are the costs of nodes that are not fused."""
-    results, changed = output_nodes_of(joint.graph), changed_inputs(joint.graph, num_fwd_outputs)
-    device, returned = device_type_of(joint), {base_of(n) for n in results if isinstance(n, torch.fx.Node)}
-    number_of, node_fields, nodes, families = {}, [], [], {}
-    unrepeatable_views = set(changed)
+    output_nodes, changed_inputs_of_graph = output_nodes_of(joint.graph), changed_input_nodes(joint.graph, num_fwd_outputs)
+    device_type, returned_bases = device_type_of(joint), {base_of(n) for n in output_nodes if isinstance(n, torch.fx.Node)}
+    number_of, node_fields, nodes, number_of_family = {}, [], [], {}
+    unrepeatable_views = set(changed_inputs_of_graph)
     for node in joint.graph.nodes:
         if node.op == "output":
             continue
@@ -55,21 +55,21 @@ def make_step(joint, node_info, num_fwd_outputs, costs):
         inputs = [number_of[n] for n in node.all_input_nodes]
         if kind in ("view", "item"):
             inputs = [number_of[node.args[0]]]
-        reads_changed = any(n in unrepeatable_views for n in node.all_input_nodes)
-        if kind == "view" and reads_changed:
+        reads_changed_input = any(n in unrepeatable_views for n in node.all_input_nodes)
+        if kind == "view" and reads_changed_input:
             unrepeatable_views.add(node)
-        forward = node.op == "call_function" and node not in node_info.tangents_closure
+        is_forward = node.op == "call_function" and node not in node_info.tangents_closure
         is_kernel = kind == "kernel" and node.op == "call_function"
         node_fields.append({
-            "kind": kind, "inputs": inputs, "bytes": allocated_bytes(node, kind, device, returned), "elements": element_count_of(node, kind),
+            "kind": kind, "inputs": inputs, "bytes": allocated_bytes(node, kind, device_type, returned_bases), "elements": element_count_of(node, kind),
             "ns": costs.node_ns(node) if is_kernel else 0, "workspace": costs.workspace_bytes(node) if is_kernel else 0,
-            "family": families.setdefault(family_of(node), len(families)), "forward": forward,
+            "family": number_of_family.setdefault(family_of(node), len(number_of_family)), "forward": is_forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not is_tangent(node),
-            "repeatable": is_repeatable(node) and not reads_changed, "widens": widens(node),
+            "repeatable": is_repeatable(node) and not reads_changed_input, "widens": widens(node),
             "over_first": is_product_added_to_sum(node), "pace": rate_share(node, kind), "shifted": [number_of[n] for n in shifted_inputs(node)],
             "forward_result": False, "backward_result": False})
-    for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
-        for node in results:
+    for output_nodes, field in ((output_nodes[:num_fwd_outputs], "forward_result"), (output_nodes[num_fwd_outputs:], "backward_result")):
+        for node in output_nodes:
             if isinstance(node, torch.fx.Node):
                 node_fields[number_of[node]][field] = True
     copy_repeatable_to_items(nodes, node_fields, number_of)
@@ -106,8 +106,8 @@ def planner_kind(node):
 def rate_share(node, kind):
     """The share of the usual rate that a generated kernel with this node reaches. Sums along rows that do not begin at multiples of 16
     bytes, as in windows of 7 x 7, are slow."""
-    row = value_of(node.all_input_nodes[0]).shape[-1:] if kind == "reduction" and operators.inductor_kind(node) == operators.REDUCED else ()
-    return UNALIGNED_ROWS if row and row[0] > 8 and row[0] % 8 else 1
+    row_length_or_nothing = value_of(node.all_input_nodes[0]).shape[-1:] if kind == "reduction" and operators.inductor_kind(node) == operators.REDUCED else ()
+    return RATE_SHARE_OF_UNALIGNED_ROWS if row_length_or_nothing and row_length_or_nothing[0] > 8 and row_length_or_nothing[0] % 8 else 1
 
 
 def shifted_inputs(node):
@@ -115,8 +115,8 @@ def shifted_inputs(node):
     kind = operators.inductor_kind(node) if node.op == "call_function" else operators.NOTHING
     if kind == operators.SCATTERED:
         return [source for source in node.all_input_nodes if source is not node.args[0]]
-    reads = kind in (operators.COMPUTED, operators.REDUCED, operators.READS_NEIGHBOURS)
-    return [source for source in node.all_input_nodes if reads and not is_read_elementwise(node, source, kind)]
+    reads_elements = kind in (operators.COMPUTED, operators.REDUCED, operators.READS_NEIGHBOURS)
+    return [source for source in node.all_input_nodes if reads_elements and not is_read_elementwise(node, source, kind)]
 
 
 def allocated_bytes(node, kind, device_type, returned_bases):
@@ -125,32 +125,32 @@ def allocated_bytes(node, kind, device_type, returned_bases):
     value = value_of(node)
     if kind == "view" or not isinstance(value, torch.Tensor) or value.device.type != device_type:
         return 0
-    elements = stored_numel(value)
+    element_count = stored_numel(value)
     is_padded = kind in ("pointwise", "reduction", "far_reduction") or operator_name(node) in ("mm", "addmm", "bmm")
-    if is_padded and node not in returned_bases and value.dim() > 1 and elements == value.numel() and value.is_contiguous():
-        elements = elements // max(1, value.shape[-1]) * padded_row_length(value.shape[-1], value)
-    return elements * value.element_size()
+    if is_padded and node not in returned_bases and value.dim() > 1 and element_count == value.numel() and value.is_contiguous():
+        element_count = element_count // max(1, value.shape[-1]) * padded_row_length(value.shape[-1], value)
+    return element_count * value.element_size()
 
 
 def device_type_of(joint):
     """Type of the device that the graph runs on."""
-    kinds = {v.device.type for node in joint.graph.find_nodes(op="placeholder") for v in tensors_of(node)}
-    return "cuda" if "cuda" in kinds else "cpu"
+    device_types = {v.device.type for node in joint.graph.find_nodes(op="placeholder") for v in tensors_of(node)}
+    return "cuda" if "cuda" in device_types else "cpu"
 
 
 def element_count_of(node, kind):
     """The largest number of elements of a node's results, for reductions also of its inputs."""
-    values = tensors_of(node)
+    tensors = tensors_of(node)
     if kind in ("reduction", "far_reduction") and operators.inductor_kind(node) != operators.READS_NEIGHBOURS:
-        values += [v for n in node.all_input_nodes for v in tensors_of(n)]
-    return max([stored_numel(v) for v in values], default=0)
+        tensors += [v for n in node.all_input_nodes for v in tensors_of(n)]
+    return max([stored_numel(v) for v in tensors], default=0)
 
 
 def family_of(node):
     """A key that is equal for nodes that do the same in different layers."""
-    shapes = tuple((tuple(v.shape), v.dtype) for v in tensors_of(node))
+    shapes_and_types = tuple((tuple(v.shape), v.dtype) for v in tensors_of(node))
     if node.op == "placeholder":
         return ("placeholder",)
-    sources = tuple(operator_name(n) if n.op == "call_function" else n.op for n in node.all_input_nodes)
-    users = tuple(sorted(operator_name(n) if n.op == "call_function" else n.op for n in node.users))
-    return (operator_name(node), shapes, sources, users, re.sub(r"\d+", "#", module_path_of(node)))
+    source_names = tuple(operator_name(n) if n.op == "call_function" else n.op for n in node.all_input_nodes)
+    user_names = tuple(sorted(operator_name(n) if n.op == "call_function" else n.op for n in node.users))
+    return (operator_name(node), shapes_and_types, source_names, user_names, re.sub(r"\d+", "#", module_path_of(node)))

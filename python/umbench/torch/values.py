@@ -16,11 +16,11 @@ def is_tangent(node):
 
 def backward_nodes_of(graph):
     """All nodes that are computed from incoming gradients."""
-    found = set()
+    backward_nodes = set()
     for node in graph.nodes:
-        if is_tangent(node) or not found.isdisjoint(node.all_input_nodes):
-            found.add(node)
-    return found
+        if is_tangent(node) or not backward_nodes.isdisjoint(node.all_input_nodes):
+            backward_nodes.add(node)
+    return backward_nodes
 
 
 def value_of(node):
@@ -75,51 +75,51 @@ def padded_strides(node):
 
 def padded_row_length(row_length, tensor):
     """The number of elements of a row in memory with its padding, for elements of the type of `tensor`."""
-    line = 128 // tensor.element_size()
-    return -(-row_length // line) * line if row_length > 1024 else row_length
+    elements_of_line = 128 // tensor.element_size()
+    return -(-row_length // elements_of_line) * elements_of_line if row_length > 1024 else row_length
 
 
 def module_path_of(node):
     """The path of the innermost module whose code made a node; "" where the graph does not tell."""
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
-    if not stack:
+    module_stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not module_stack:
         return ""
-    path = list(stack.values())[-1][0]
+    path = list(module_stack.values())[-1][0]
     return _plain_module_path(path)
 
 
 def _plain_module_path(pytorch_path):
     """The path of a module such as "layer1.0.conv1" for PyTorch's name, such as "L['self'].layer1[0].conv1"."""
-    for before in ("L['self'].", "L['model'].", "L__self___", "self."):
-        pytorch_path = pytorch_path.removeprefix(before)
+    for prefix in ("L['self'].", "L['model'].", "L__self___", "self."):
+        pytorch_path = pytorch_path.removeprefix(prefix)
     return pytorch_path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")
 
 
 def add_unique_name(names, wanted_name):
     """Adds a free name to the set of names and returns it: the wanted name, or that with the first free number."""
-    name, count = wanted_name, 1
+    name, suffix_number = wanted_name, 1
     while name in names:
-        count += 1
-        name = f"{wanted_name}.{count}"
+        suffix_number += 1
+        name = f"{wanted_name}.{suffix_number}"
     names.add(name)
     return name
 
 
 def output_nodes_of(graph):
-    (out,) = (n for n in graph.nodes if n.op == "output")
-    return list(out.args[0])
+    (output_node,) = (n for n in graph.nodes if n.op == "output")
+    return list(output_node.args[0])
 
 
-def changed_input_by_output(graph, output_count):
+def changed_input_number_by_output(graph, output_count):
     """{number of the output: number of the input} for those of the first `output_count` outputs that are new values of inputs."""
-    (out,) = (n for n in graph.nodes if n.op == "output")
-    described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
-    changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:output_count])}
-    return {i: described.get(d) for i, d in changed.items() if d is not None}
+    (output_node,) = (n for n in graph.nodes if n.op == "output")
+    input_number_of_description = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
+    changed_description_by_output = {i: getattr(description, "mutated_input", None) for i, description in enumerate(list(output_node.meta.get("desc") or [])[:output_count])}
+    return {i: input_number_of_description.get(description) for i, description in changed_description_by_output.items() if description is not None}
 
 
-def changed_inputs(graph, output_count):
+def changed_input_nodes(graph, output_count):
     """The input nodes that a graph changes, in place or by a new value among its first outputs."""
     placeholders = graph.find_nodes(op="placeholder")
-    in_place = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
-    return in_place | {placeholders[number] for number in changed_input_by_output(graph, output_count).values()}
+    nodes_changed_in_place = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
+    return nodes_changed_in_place | {placeholders[number] for number in changed_input_number_by_output(graph, output_count).values()}

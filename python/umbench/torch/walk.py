@@ -25,9 +25,9 @@ class GraphTensor:
         self.fixed = False  # whether an operator relies on its extents
 
     def as_json(self):
-        out = {"name": self.name, "shape": self.shape}
-        return out | {key: value for key, value, usual in (("type", self.type, "f32"), ("order", self.order, "nchw"),
-                                                           ("use", self.use, "activation")) if value != usual}
+        entry = {"name": self.name, "shape": self.shape}
+        return entry | {key: value for key, value, default in (("type", self.type, "f32"), ("order", self.order, "nchw"),
+                                                           ("use", self.use, "activation")) if value != default}
 
 
 def _four_extents(shape, sample_count):
@@ -42,11 +42,11 @@ def _four_extents(shape, sample_count):
 
 def _is_dense(value):
     """Whether the elements of a tensor fill its memory without gaps or overlaps, in any order."""
-    behind = 1
+    dense_stride = 1
     for stride, size in sorted((stride, size) for stride, size in zip(value.stride(), value.shape) if size != 1):
-        if stride != behind:
+        if stride != dense_stride:
             return False
-        behind *= size
+        dense_stride *= size
     return True
 
 
@@ -67,9 +67,9 @@ class Walk:
 
     def __init__(self, graph, doubled_graph, sample_count):
         self.nodes = list(graph.nodes)
-        twice = list(doubled_graph.nodes) if doubled_graph is not None else []
-        alike = [str(n.target) for n in self.nodes] == [str(n.target) for n in twice]
-        self.twice = dict(zip(self.nodes, twice)) if alike else {}
+        doubled_nodes = list(doubled_graph.nodes) if doubled_graph is not None else []
+        has_same_operators = [str(n.target) for n in self.nodes] == [str(n.target) for n in doubled_nodes]
+        self.twice = dict(zip(self.nodes, doubled_nodes)) if has_same_operators else {}
         self.samples = sample_count
         self.tensors, self.ops, self.names = [], [], set()
         self.views = {}      # {node: View, [View] for several results, or None without data}
@@ -89,18 +89,18 @@ class Walk:
             values = [value[result_index] for value in values]
         if len(values) < 2:
             return "other"
-        one, two = (list(value.shape) for value in values)
-        if one == two:
+        extents, doubled_extents = (list(value.shape) for value in values)
+        if extents == doubled_extents:
             return "whole"
-        grown = len(one) == len(two) and bool(one) and two == [2 * one[0], *one[1:]] and one[0] % self.samples == 0
-        return "batch" if grown else "other"
+        first_extent_doubles = len(extents) == len(doubled_extents) and bool(extents) and doubled_extents == [2 * extents[0], *extents[1:]] and extents[0] % self.samples == 0
+        return "batch" if first_extent_doubles else "other"
 
     # --- tensors and operators ---
 
     def add_tensor(self, wanted_name, value, use, has_batch):
-        made = GraphTensor(add_unique_name(self.names, wanted_name), value, use, has_batch, self.samples)
-        self.tensors.append(made)
-        return made
+        tensor = GraphTensor(add_unique_name(self.names, wanted_name), value, use, has_batch, self.samples)
+        self.tensors.append(tensor)
+        return tensor
 
     def add_result(self, node, wanted_name, result_index=None):
         value = node.meta["val"] if result_index is None else node.meta["val"][result_index]
@@ -118,14 +118,14 @@ class Walk:
 
     def work_of(self, node):
         """(operations, bytes read and written, whether the operations are products of matrices)."""
-        read = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)
+        read_values = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)
                 and self.views.get(n) is not None]
-        values = read + [v for v in tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
-        moved = sum(stored_numel(v) * SIZES[operators.TYPES[v.dtype]] if v.dtype in operators.TYPES else 0 for v in values)
-        products = operators.matrix_operations(node)
-        if products is not None:
-            return products, moved, True
-        return max((stored_numel(v) for v in values), default=0), moved, False
+        values = read_values + [v for v in tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
+        moved_bytes = sum(stored_numel(v) * SIZES[operators.TYPES[v.dtype]] if v.dtype in operators.TYPES else 0 for v in values)
+        operations = operators.matrix_operations(node)
+        if operations is not None:
+            return operations, moved_bytes, True
+        return max((stored_numel(v) for v in values), default=0), moved_bytes, False
 
     def plain_tensor(self, node):
         """The GraphTensor whose elements a node has completely and in the same order, or None."""
@@ -145,32 +145,32 @@ class Walk:
 
     def keeps_layout(self, copy_node):
         """Whether a copy of a dense tensor has the strides of its source."""
-        before, after = copy_node.args[0].meta["val"], copy_node.meta["val"]
-        return before.stride() == after.stride() and _is_dense(before)
+        source_value, copy_value = copy_node.args[0].meta["val"], copy_node.meta["val"]
+        return source_value.stride() == copy_value.stride() and _is_dense(source_value)
 
     def view_of(self, source, node, keeps_order):
         """The View, or [View], that the view operator `node` makes of `source`. `keeps_order`: whether it keeps all elements in order."""
-        found = self.views.get(source)
-        if not isinstance(found, View):
-            return found
-        before, after = source.meta["val"], node.meta["val"]
-        if isinstance(after, (list, tuple)):
-            return [View(found.tensor, False) for _ in after]
-        if operators.operator_name(node) in ("t", "transpose") and before.dim() == 2 and found.plain:
-            return View(found.tensor, True, not found.transposed)
-        in_order = keeps_order or before.numel() == after.numel() and before.stride() == after.stride()
-        kept = found.plain and in_order and (not found.transposed or before.shape == after.shape)
-        return View(found.tensor, kept, found.transposed and kept)
+        source_view = self.views.get(source)
+        if not isinstance(source_view, View):
+            return source_view
+        source_value, node_value = source.meta["val"], node.meta["val"]
+        if isinstance(node_value, (list, tuple)):
+            return [View(source_view.tensor, False) for _ in node_value]
+        if operators.operator_name(node) in ("t", "transpose") and source_value.dim() == 2 and source_view.plain:
+            return View(source_view.tensor, True, not source_view.transposed)
+        in_order = keeps_order or source_value.numel() == node_value.numel() and source_value.stride() == node_value.stride()
+        is_plain = source_view.plain and in_order and (not source_view.transposed or source_value.shape == node_value.shape)
+        return View(source_view.tensor, is_plain, source_view.transposed and is_plain)
 
     # --- results that are needed ---
 
     def drop_unneeded_operators(self, wanted_tensors):
         """Drops operators whose results are not needed, and tensors that no remaining operator touches."""
-        needed, kept = set(wanted_tensors), []
+        needed_tensors, kept_ops = set(wanted_tensors), []
         for op in reversed(self.ops):
-            if any(t in needed for t in op["out"]):
-                needed.update(op["in"])
-                kept.append(op)
-        self.ops = kept[::-1]
-        touched = {t for op in self.ops for t in op["in"] + op["out"]}
-        self.tensors = [t for t in self.tensors if t in touched]
+            if any(t in needed_tensors for t in op["out"]):
+                needed_tensors.update(op["in"])
+                kept_ops.append(op)
+        self.ops = kept_ops[::-1]
+        touched_tensors = {t for op in self.ops for t in op["in"] + op["out"]}
+        self.tensors = [t for t in self.tensors if t in touched_tensors]

@@ -35,13 +35,13 @@ def main():
     parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed, and others are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    bench, began, waiting = Bench(options.out, known_plain_peaks(options), options.parts, options.cuda_graphs), time.monotonic(), cell_specs(options)
-    while waiting and time.monotonic() - began < options.seconds:
-        specs = bench.having_known_budgets(waiting[:options.at_once])
-        waiting = [spec for spec in waiting if spec not in specs]
+    bench, begin_s, waiting_specs = Bench(options.out, known_plain_peaks(options), options.parts, options.cuda_graphs), time.monotonic(), cell_specs(options)
+    while waiting_specs and time.monotonic() - begin_s < options.seconds:
+        specs = bench.having_known_budgets(waiting_specs[:options.at_once])
+        waiting_specs = [spec for spec in waiting_specs if spec not in specs]
         bench.measure_cells(specs, options.wait)
-        print(f"after {time.monotonic() - began:.0f} s", flush=True)
-    for spec in waiting:
+        print(f"after {time.monotonic() - begin_s:.0f} s", flush=True)
+    for spec in waiting_specs:
         print(*spec, "not begun: the time is up")
     bench.end_plain_cells()
     print_table(bench.rows)
@@ -49,11 +49,11 @@ def main():
 
 def parse_cell(cell_text):
     """[model, ratio], [model, ratio, tier] or [model, way, value] of the text of a cell, all as text."""
-    model, *rest = words = cell_text.split("/")
+    model, *rest = parts = cell_text.split("/")
     if model not in MODELS or not rest or rest[0] in WAYS and len(rest) != 2:
         raise argparse.ArgumentTypeError(f"{cell_text} is no MODEL/RATIO, MODEL/RATIO/TIER or MODEL/WAY/VALUE")
     float(rest[1] if rest[0] in WAYS else rest[0])
-    return words
+    return parts
 
 
 def parse_micro_batches(text):
@@ -76,7 +76,7 @@ def cell_specs(options):
             specs.append((model, "plain", None, None, None))
         specs += [(model, "fit", None, float(rest[0]), tier) for tier in rest[1:] or options.tiers]
     specs += [(model, "share", share, None, None) for model in options.models for share in options.shares]
-    return specs + [(model, "blocks", every, None, None) for model in options.models for every in options.blocks]
+    return specs + [(model, "blocks", every_nth, None, None) for model in options.models for every_nth in options.blocks]
 
 
 def known_plain_peaks(options):
@@ -103,9 +103,9 @@ class Bench:
         """Compiles the cells of `specs` at the same time, for at most `max_compile_seconds`, then measures one after the other."""
         gpu_number = gpu_number or gpu_numbers()[0]
         processes = [CellProcess(spec, self.way_value_of(spec), gpu_number, self.parts, self.cuda_graphs) for spec in specs]
-        deadline = time.monotonic() + max_compile_seconds
+        end_time = time.monotonic() + max_compile_seconds
         for process in processes:
-            process.wait_until_compiled(deadline)
+            process.wait_until_compiled(end_time)
         for process in processes:
             if process.way == "plain" and "error" not in process.row:
                 self.plain[process.model] = process
@@ -159,13 +159,13 @@ COLUMNS = ("model", "way", "tier", "ratio", "budget", "peak", "predicted", "ms",
 def row_text(row):
     if "error" in row or "ms" not in row or "kernel_ms" not in row:
         return " ".join(str(row[key]) for key in row if key in ("model", "way", "tier", "ratio", "value", "ms", "over", "under_cap") or "error" in key)
-    predicted, least = row.get("predicted") or {}, row["ms_range"][0]
-    budget = row["value"] / GIB if row["way"] == "fit" else row["value"] or 0
-    numbers = [budget, row["peak"] / GIB, predicted.get("peak", 0) / GIB, row["ms"], row.get("plain_ms", 0), row.get("over", 0),
-               least / row["plain_ms_range"][0] if "plain_ms" in row else 0, row["kernel_ms"]["all"], predicted.get("ms", 0), row["issue_ms"],
+    predicted, least_ms = row.get("predicted") or {}, row["ms_range"][0]
+    budget_gib_or_value = row["value"] / GIB if row["way"] == "fit" else row["value"] or 0
+    figures = [budget_gib_or_value, row["peak"] / GIB, predicted.get("peak", 0) / GIB, row["ms"], row.get("plain_ms", 0), row.get("over", 0),
+               least_ms / row["plain_ms_range"][0] if "plain_ms" in row else 0, row["kernel_ms"]["all"], predicted.get("ms", 0), row["issue_ms"],
                row.get("copies", {}).get("ms", 0), row.get("copies", {}).get("hidden_ms", 0), row["gradient_norm"]]
-    columns = [row["model"], row["way"], row["tier"] or "", row["ratio"] or 0, *(f"{number:.3f}" for number in numbers)]
-    return " ".join(f"{each:>9}" for each in [*columns, str(row.get("under_cap")), str(row.get("fails_below")), row.get("plans", "")])
+    columns = [row["model"], row["way"], row["tier"] or "", row["ratio"] or 0, *(f"{figure:.3f}" for figure in figures)]
+    return " ".join(f"{column:>9}" for column in [*columns, str(row.get("under_cap")), str(row.get("fails_below")), row.get("plans", "")])
 
 
 def print_table(rows):

@@ -21,7 +21,7 @@ from . import gpu_events
 from .models import MODELS
 
 STEPS_UNDER_CAP = 100
-STEPS_BEFORE, STEPS_TIMED = 10, 8  # after a pause the CPU launches the first four to six steps more slowly
+UNTIMED_STEPS, TIMED_STEPS = 10, 8  # after a pause the CPU launches the first four to six steps more slowly
 WAYS = ("plain", "share", "blocks", "selective", "save_on_cpu", "fit")
 aten = torch.ops.aten
 SAVED_OPERATORS = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default, aten._scaled_dot_product_flash_attention.default,
@@ -38,21 +38,21 @@ def main():
     parser.add_argument("--parts", default="1")
     parser.add_argument("--cuda-graphs", action="store_true")
     options = parser.parse_args()
-    answers = sys.stdout
+    answer_stream = sys.stdout
     sys.stdout = sys.stderr  # PyTorch also prints to standard output
     training = Training(options)
-    write_answer(answers, training.run_until_plan_is_final)
+    write_answer(answer_stream, training.run_until_plan_is_final)
     for line in sys.stdin:
-        write_answer(answers, lambda: ANSWERS[line.strip()](training))
+        write_answer(answer_stream, lambda: ANSWERS[line.strip()](training))
 
 
 def write_answer(stream, compute_answer):
     """Writes the dictionary that compute_answer() returns as a JSON line, or its error."""
     try:
-        found = compute_answer()
+        answer = compute_answer()
     except Exception as error:  # the error becomes a row of the table, and the other cells still run
-        found = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"}
-    print(json.dumps(found), file=stream, flush=True)
+        answer = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"}
+    print(json.dumps(answer), file=stream, flush=True)
 
 
 class Training:
@@ -70,24 +70,24 @@ class Training:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
         self.run = compile_model(self.model, self.optimizer, options)
         self.plan = plan = getattr(self.model, "plan", None)
-        began = time.monotonic()
+        begin_s = time.monotonic()
         self.run_step()
         torch.cuda.synchronize()
-        found = {"device": torch.cuda.get_device_properties(0).name, "torch": torch.__version__, "cuda": torch.version.cuda, "batch": options.batch,
-                 "parts": 1, "optimizer": "SGD", "first_step_s": time.monotonic() - began, "gradient_norm": gradient_norm(self.model)}
+        facts = {"device": torch.cuda.get_device_properties(0).name, "torch": torch.__version__, "cuda": torch.version.cuda, "batch": options.batch,
+                 "parts": 1, "optimizer": "SGD", "first_step_s": time.monotonic() - begin_s, "gradient_norm": gradient_norm(self.model)}
         for _ in range(20):
             if plan is None or plan.settled:
                 break
             self.run_step()
         if plan is not None:
-            found |= {"parts": plan.micro_batches, "predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
+            facts |= {"parts": plan.micro_batches, "predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
                       "plans": plan.plans, "tried": plan.tried, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
                       "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at, "untimed": plan.untimed,
                       "kernels_again": sum(len(again) for *_, again in plan.modules.values())}
         for _ in range(3):
             self.run_step()
         if plan is not None:
-            found |= {"replayed": plan.is_replayed, "launched_because": plan.launched_because, "unplaced_because": plan.unplaced_because}
+            facts |= {"replayed": plan.is_replayed, "launched_because": plan.launched_because, "unplaced_because": plan.unplaced_because}
         gc.collect()
         gc.freeze()
         torch.cuda.synchronize()
@@ -95,33 +95,33 @@ class Training:
         self.run_step()  # maps again the memory that empty_cache() unmapped
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-        return found
+        return facts
 
     def run_step(self):
         """Runs a training step. Returns (event before the forward pass, event after the backward pass, seconds that launching both took)."""
         self.optimizer.zero_grad(set_to_none=True)
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        began = time.perf_counter()
-        begin.record()
+        begin_event, end_event = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin_s = time.perf_counter()
+        begin_event.record()
         loss = self.run(*self.inputs)
         loss.backward()
-        end.record()
-        issue_s = time.perf_counter() - began
+        end_event.record()
+        issue_s = time.perf_counter() - begin_s
         self.losses.append(loss.detach())
         self.optimizer.step()
-        return begin, end, issue_s
+        return begin_event, end_event, issue_s
 
     def measure_times(self):
         """{"ms": of the forward and backward pass of each step, "peak", "reserved"}. The peak is that of the second step if pieces of memory are
         held or steps are replayed; then "holds" and "laid" count these pieces and the mappings of memory."""
-        steps = [self.run_step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
+        timed_steps = [self.run_step() for _ in range(UNTIMED_STEPS + TIMED_STEPS)][UNTIMED_STEPS:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
         arena = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
-        placing = {"holds": len(arena.holds or ()), "laid": arena.mappings} if arena is not None else {}
-        if placing.get("holds") or self.plan is not None and self.plan.is_replayed:
+        placing_counts = {"holds": len(arena.holds or ()), "laid": arena.mappings} if arena is not None else {}
+        if placing_counts.get("holds") or self.plan is not None and self.plan.is_replayed:
             self.peak = self.plan.measured["peak"]
-        return placing | {"ms": [begin.elapsed_time(end) for begin, end, _ in steps], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
+        return placing_counts | {"ms": [begin_event.elapsed_time(end_event) for begin_event, end_event, _ in timed_steps], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
     def profile_step(self):
         """The times of gpu_events.profile_steps() and issue_ms, the CPU time to launch a step on an idle GPU. With a plan whose steps
@@ -130,31 +130,31 @@ class Training:
         for _ in range(5):
             torch.cuda.synchronize()
             issue_s.append(self.run_step()[2])
-        found = gpu_events.profile_steps(self.run_step) | {"issue_ms": 1e3 * sorted(issue_s)[2]}
+        profile = gpu_events.profile_steps(self.run_step) | {"issue_ms": 1e3 * sorted(issue_s)[2]}
         if self.plan is None or self.plan.is_replayed:
-            return found
-        return found | {"alive": gpu_events.blocks_at_peak(self.run_step)}
+            return profile
+        return profile | {"alive": gpu_events.run_and_list_blocks_at_peak(self.run_step)}
 
     def run_under_caps(self):
         """Runs steps under a hard cap at the budget, and under a cap 3 % below their measured peak, where they should fail. The plan does not
         change meanwhile."""
-        device_bytes, found = torch.cuda.get_device_properties(0).total_memory, {}
+        device_bytes, results = torch.cuda.get_device_properties(0).total_memory, {}
         if self.plan is not None:
             from ..fit import FittedCall
 
             self.plan.plans = FittedCall.MAX_PLANS
         if self.options.way == "fit":
             set_memory_cap(self.options.value, device_bytes)
-            record_first_out_of_memory(found)
-            began = time.monotonic()
-            found["under_cap"] = run_steps(self.run_step, STEPS_UNDER_CAP)
-            steps = STEPS_UNDER_CAP if found["under_cap"] is True else max(1, found["under_cap"])
-            found |= {"ms_under_cap": 1e3 * (time.monotonic() - began) / steps, "reserved_under_cap": torch.cuda.max_memory_reserved()}
+            record_first_out_of_memory(results)
+            begin_s = time.monotonic()
+            results["under_cap"] = run_steps(self.run_step, STEPS_UNDER_CAP)
+            step_count = STEPS_UNDER_CAP if results["under_cap"] is True else max(1, results["under_cap"])
+            results |= {"ms_under_cap": 1e3 * (time.monotonic() - begin_s) / step_count, "reserved_under_cap": torch.cuda.max_memory_reserved()}
             if self.plan.is_replayed:  # a replay allocates nothing that a lower cap could refuse
-                return found | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
+                return results | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
         set_memory_cap(0.97 * self.peak, device_bytes)
-        found["fails_below"] = run_steps(self.run_step, 3) is not True
-        return found | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
+        results["fails_below"] = run_steps(self.run_step, 3) is not True
+        return results | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
 
 
 ANSWERS = {"time": Training.measure_times, "profile": Training.profile_step, "cap": Training.run_under_caps}
@@ -189,10 +189,10 @@ def compile_model(model, optimizer, options):
 
 def checkpoint_blocks(model, every_nth, is_selective):
     """Makes one of `every_nth` blocks of a model checkpointed, in place."""
-    lists = [getattr(model, name) for name in ("blocks", "body", "down", "merge") if hasattr(model, name)]
-    if not lists:
+    block_lists = [getattr(model, name) for name in ("blocks", "body", "down", "merge") if hasattr(model, name)]
+    if not block_lists:
         raise ValueError("the model has no blocks")
-    for blocks in lists:
+    for blocks in block_lists:
         for i in range(0, len(blocks), every_nth):
             blocks[i] = Checkpointed(blocks[i], is_selective)
 
@@ -234,12 +234,12 @@ def record_first_out_of_memory(results):
 
 def run_steps(run_step, step_count):
     """Runs `step_count` steps. Returns True, or the number of steps after which memory ran out."""
-    for done in range(step_count):
+    for completed_steps in range(step_count):
         try:
             run_step()
             torch.cuda.synchronize()
         except torch.OutOfMemoryError:
-            return done
+            return completed_steps
     return True
 
 

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 
-from ..private import ALLOCATOR
+from ..private import ALLOCATOR_SETTINGS
 
 ANSWER_WITHIN_S = 60
 
@@ -19,10 +19,10 @@ def gpu_numbers():
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
         return os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
+        gpu_list = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
     except OSError:
-        listed = ""
-    return [str(number) for number in range(max(1, listed.count("GPU ")))]
+        gpu_list = ""
+    return [str(number) for number in range(max(1, gpu_list.count("GPU ")))]
 
 
 class CellProcess:
@@ -34,7 +34,7 @@ class CellProcess:
         self.row = {"model": self.model, "way": self.way, "value": way_value, "ratio": ratio, "tier": tier}
         command = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(way_value)] if way_value is not None else []),
                    *(["--tier", tier] if tier else []), *(["--parts", micro_batches] if self.way == "fit" else []), *["--cuda-graphs"] * cuda_graphs]
-        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu_number}
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR_SETTINGS, "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu_number}
         self.errors, self.lines = tempfile.TemporaryFile("w+"), queue.Queue()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)
         threading.Thread(target=self.queue_answers, daemon=True).start()

@@ -8,7 +8,7 @@ import torch
 
 from .. import private
 
-WARM_UP, CONSECUTIVE = 8, 4  # steps that bring the GPU to the clock of training, and steps that are then profiled together
+WARM_UP_STEPS, CONSECUTIVE_STEPS = 8, 4  # steps that bring the GPU to the clock of training, and steps that are then profiled together
 PYTORCH_FOLDER = os.path.dirname(torch.__file__)
 
 
@@ -17,14 +17,14 @@ def profile_steps(run_step):
     [[name, count, milliseconds]] of those that take longest. `copies`: milliseconds of copies on separate streams (ms), of their part
     beside kernels (hidden_ms) and of those to the host (out_ms), their count, and milliseconds of the step (step_ms). `in_a_row`: mean
     milliseconds of consecutive steps and of their kernels, since a GPU at its power limit lowers its clock."""
-    found = times_by_kind(record_gpu_events(run_step))
-    for _ in range(WARM_UP):
+    summary = summarize_times(record_gpu_events(run_step))
+    for _ in range(WARM_UP_STEPS):
         run_step()
-    events = record_gpu_events(lambda: [run_step() for _ in range(CONSECUTIVE)])
+    events = record_gpu_events(lambda: [run_step() for _ in range(CONSECUTIVE_STEPS)])
     kernels = [e for e in events if e[1] == main_stream_of(events) and not is_copy(e[0])]
-    busy = total_length(merged_spans([(begin, end) for _, _, begin, end in kernels]))
-    span = max(e[3] for e in kernels) - min(e[2] for e in kernels)
-    return found | {"in_a_row": {"steps": CONSECUTIVE, "ms": span / 1e3 / CONSECUTIVE, "kernel_ms": busy / 1e3 / CONSECUTIVE}}
+    busy_us = total_length(merged_spans([(begin, end) for _, _, begin, end in kernels]))
+    span_us = max(e[3] for e in kernels) - min(e[2] for e in kernels)
+    return summary | {"in_a_row": {"steps": CONSECUTIVE_STEPS, "ms": span_us / 1e3 / CONSECUTIVE_STEPS, "kernel_ms": busy_us / 1e3 / CONSECUTIVE_STEPS}}
 
 
 def record_gpu_events(run):
@@ -38,34 +38,34 @@ def record_gpu_events(run):
 
 def main_stream_of(events):
     """The stream with the most kernels."""
-    launched = [stream for name, stream, *_ in events if not is_copy(name)]
-    return max(set(launched), key=launched.count, default=None)
+    stream_of_each_kernel = [stream for name, stream, *_ in events if not is_copy(name)]
+    return max(set(stream_of_each_kernel), key=stream_of_each_kernel.count, default=None)
 
 
-def times_by_kind(events):
+def summarize_times(events):
     """{"kernel_ms", "kernels", "copies"} of events, as profile_steps() returns them; no "copies" if there are none."""
-    main = main_stream_of(events)
-    kernels = [e for e in events if e[1] == main and not is_copy(e[0])]
-    copies = [e for e in events if e[1] != main and is_copy(e[0])]
-    generated = sum(end - begin for name, _, begin, end in kernels if name.startswith("triton_"))
-    optimizer = sum(end - begin for name, _, begin, end in kernels if "multi_tensor_apply" in name)
-    busy = merged_spans([(begin, end) for _, _, begin, end in kernels])
-    found = {"kernel_ms": {"all": total_length(busy) / 1e3, "generated": generated / 1e3, "optimizer": optimizer / 1e3, "count": len(kernels)},
+    main_stream = main_stream_of(events)
+    kernels = [e for e in events if e[1] == main_stream and not is_copy(e[0])]
+    copies = [e for e in events if e[1] != main_stream and is_copy(e[0])]
+    generated_us = sum(end - begin for name, _, begin, end in kernels if name.startswith("triton_"))
+    optimizer_us = sum(end - begin for name, _, begin, end in kernels if "multi_tensor_apply" in name)
+    busy_spans = merged_spans([(begin, end) for _, _, begin, end in kernels])
+    summary = {"kernel_ms": {"all": total_length(busy_spans) / 1e3, "generated": generated_us / 1e3, "optimizer": optimizer_us / 1e3, "count": len(kernels)},
              "kernels": kernels_with_most_time(kernels)}
     if copies:
-        found["copies"] = {"ms": sum(e[3] - e[2] for e in copies) / 1e3, "hidden_ms": sum(overlap_length(e[2], e[3], busy) for e in copies) / 1e3,
+        summary["copies"] = {"ms": sum(e[3] - e[2] for e in copies) / 1e3, "hidden_ms": sum(overlap_length(e[2], e[3], busy_spans) for e in copies) / 1e3,
                            "count": len(copies), "out_ms": sum(e[3] - e[2] for e in copies if "DtoH" in e[0]) / 1e3,
                            "step_ms": (max(e[3] for e in events) - min(e[2] for e in events)) / 1e3}
-    return found
+    return summary
 
 
 def kernels_with_most_time(kernel_events, max_kernels=30):
     """[[name, number of launches, milliseconds of all]] of the kernels that take most, at most `max_kernels` of them."""
-    by_name = {}
+    count_and_ms_of_name = {}
     for name, _, begin, end in kernel_events:
-        count, ms = by_name.get(name, (0, 0.0))
-        by_name[name] = count + 1, ms + (end - begin) / 1e3
-    return [[name[:90], count, round(ms, 4)] for name, (count, ms) in sorted(by_name.items(), key=lambda each: -each[1][1])[:max_kernels]]
+        count, ms = count_and_ms_of_name.get(name, (0, 0.0))
+        count_and_ms_of_name[name] = count + 1, ms + (end - begin) / 1e3
+    return [[name[:90], count, round(ms, 4)] for name, (count, ms) in sorted(count_and_ms_of_name.items(), key=lambda name_and_total: -name_and_total[1][1])[:max_kernels]]
 
 
 def is_copy(event_name):
@@ -74,13 +74,13 @@ def is_copy(event_name):
 
 def merged_spans(spans):
     """[(begin, end)] of the time that the spans cover, sorted and without overlaps."""
-    found = []
+    merged = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
 def total_length(spans):
@@ -93,27 +93,27 @@ def overlap_length(begin, end, spans):
     return sum(max(0, min(end, other_end) - max(begin, other_begin)) for other_begin, other_end in spans)
 
 
-def blocks_at_peak(run_step, max_entries=40):
+def run_and_list_blocks_at_peak(run_step, max_entries=40):
     """Runs a step. Returns {"allocated": bytes, "blocks": [(MiB together, number, MiB of each, line of code)]} of memory at its peak. Blocks
     of the same size and line are one entry."""
-    allocations = allocations_at_peak(private.allocator_events_of(run_step))
-    counts = Counter((round(event["size"] / 2**20, 2), code_line_of(event)) for event in allocations)
-    blocks = sorted(((round(count * size, 2), count, size, line) for (size, line), count in counts.items()), reverse=True)
+    allocations = allocations_at_peak(private.allocator_events_during(run_step))
+    count_of_block = Counter((round(event["size"] / 2**20, 2), code_line_of(event)) for event in allocations)
+    blocks = sorted(((round(count * block_mib, 2), count, block_mib, code_line) for (block_mib, code_line), count in count_of_block.items()), reverse=True)
     return {"allocated": sum(event["size"] for event in allocations), "blocks": blocks[:max_entries]}
 
 
 def allocations_at_peak(allocator_events):
     """Those of the allocator's events that allocated the blocks alive at the peak."""
-    alive, size, peak, at_peak = {}, 0, 0, []
+    event_of_address, byte_count, peak_bytes, events_at_peak = {}, 0, 0, []
     for event in allocator_events:
         if event["action"] == "alloc":
-            alive[event["addr"]] = event
-            size += event["size"]
-        elif event["action"] == "free_completed" and event["addr"] in alive:
-            size -= alive.pop(event["addr"])["size"]
-        if size > peak:
-            peak, at_peak = size, list(alive.values())
-    return at_peak
+            event_of_address[event["addr"]] = event
+            byte_count += event["size"]
+        elif event["action"] == "free_completed" and event["addr"] in event_of_address:
+            byte_count -= event_of_address.pop(event["addr"])["size"]
+        if byte_count > peak_bytes:
+            peak_bytes, events_at_peak = byte_count, list(event_of_address.values())
+    return events_at_peak
 
 
 def code_line_of(allocator_event):

@@ -28,14 +28,14 @@ class WithLoss(nn.Module):
 class Bottleneck(nn.Module):
     def __init__(self, in_channels, width, stride):
         super().__init__()
-        outputs = 4 * width
+        out_channels = 4 * width
         self.body = nn.Sequential(
             nn.Conv2d(in_channels, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
             nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+            nn.Conv2d(width, out_channels, 1, bias=False), nn.BatchNorm2d(out_channels))
         self.skip = nn.Identity()
-        if stride != 1 or in_channels != outputs:
-            self.skip = nn.Sequential(nn.Conv2d(in_channels, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        if stride != 1 or in_channels != out_channels:
+            self.skip = nn.Sequential(nn.Conv2d(in_channels, out_channels, 1, stride, bias=False), nn.BatchNorm2d(out_channels))
 
     def forward(self, x):
         return F.relu(self.body(x) + self.skip(x))
@@ -45,12 +45,12 @@ class ResNet(nn.Module):
     def __init__(self, blocks_per_stage=(3, 4, 6, 3), width=64, class_count=1000):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-        stages, channels = [], width
-        for i, count in enumerate(blocks_per_stage):
-            for j in range(count):
-                stages.append(Bottleneck(channels, width << i, 2 if i and j == 0 else 1))
-                channels = 4 * (width << i)
-        self.blocks = nn.Sequential(*stages)
+        blocks, channels = [], width
+        for stage, block_count in enumerate(blocks_per_stage):
+            for block_index in range(block_count):
+                blocks.append(Bottleneck(channels, width << stage, 2 if stage and block_index == 0 else 1))
+                channels = 4 * (width << stage)
+        self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(channels, class_count)
 
     def forward(self, x):
@@ -64,10 +64,10 @@ class Attention(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = (part.view(b, t, self.heads, c // self.heads).transpose(1, 2) for part in self.qkv(x).split(c, 2))
+        b, text_length, c = x.shape
+        q, k, v = (projection.view(b, text_length, self.heads, c // self.heads).transpose(1, 2) for projection in self.qkv(x).split(c, 2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        return self.out(y.transpose(1, 2).reshape(b, t, c))
+        return self.out(y.transpose(1, 2).reshape(b, text_length, c))
 
 
 class TransformerBlock(nn.Module):
@@ -135,13 +135,13 @@ class ChannelNorm(nn.LayerNorm):
 class ConvNeXt(nn.Module):
     def __init__(self, blocks_per_stage=(3, 3, 9, 3), width_per_stage=(96, 192, 384, 768), class_count=1000):
         super().__init__()
-        stages, channels = [nn.Conv2d(3, width_per_stage[0], 4, 4), ChannelNorm(width_per_stage[0])], width_per_stage[0]
-        for i, (count, width) in enumerate(zip(blocks_per_stage, width_per_stage)):
-            if i:
-                stages += [ChannelNorm(channels), nn.Conv2d(channels, width, 2, 2)]
-            stages += [ConvNeXtBlock(width) for _ in range(count)]
+        layers, channels = [nn.Conv2d(3, width_per_stage[0], 4, 4), ChannelNorm(width_per_stage[0])], width_per_stage[0]
+        for stage, (block_count, width) in enumerate(zip(blocks_per_stage, width_per_stage)):
+            if stage:
+                layers += [ChannelNorm(channels), nn.Conv2d(channels, width, 2, 2)]
+            layers += [ConvNeXtBlock(width) for _ in range(block_count)]
             channels = width
-        self.body = nn.Sequential(*stages)
+        self.body = nn.Sequential(*layers)
         self.norm, self.head = nn.LayerNorm(channels), nn.Linear(channels, class_count)
 
     def forward(self, x):
@@ -200,21 +200,21 @@ class LlamaBlock(nn.Module):
         self.down = frozen_linear(hidden_width, width)
 
     def forward(self, x, cos, sin):
-        b, t, _ = x.shape
+        b, text_length, _ = x.shape
         y = self.norm1(x)
-        q, k, v = (f(y).view(b, t, n, self.head_width).transpose(1, 2) for f, n in ((self.q, self.heads), (self.k, self.key_heads), (self.v, self.key_heads)))
+        q, k, v = (projection(y).view(b, text_length, head_count, self.head_width).transpose(1, 2) for projection, head_count in ((self.q, self.heads), (self.k, self.key_heads), (self.v, self.key_heads)))
         q, k = with_rotary_positions(q, cos, sin), with_rotary_positions(k, cos, sin)
-        k, v = (each.repeat_interleave(self.heads // self.key_heads, 1) for each in (k, v))
+        k, v = (keys_or_values.repeat_interleave(self.heads // self.key_heads, 1) for keys_or_values in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(b, t, -1))
+        x = x + self.out(y.transpose(1, 2).reshape(b, text_length, -1))
         y = self.norm2(x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
 
 def with_rotary_positions(queries_or_keys, cos, sin):
     """Each pair of elements, one from each half of the last extent, rotated by its angle."""
-    first, second = queries_or_keys.chunk(2, -1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+    first_half, second_half = queries_or_keys.chunk(2, -1)
+    return torch.cat([first_half * cos - second_half * sin, second_half * cos + first_half * sin], -1)
 
 
 class Llama(nn.Module):
@@ -230,10 +230,10 @@ class Llama(nn.Module):
         self.register_buffer("sin", angles.sin(), persistent=False)
 
     def forward(self, x):
-        t = x.shape[1]
+        text_length = x.shape[1]
         y = self.words(x)
         for block in self.blocks:
-            y = block(y, self.cos[:t], self.sin[:t])
+            y = block(y, self.cos[:text_length], self.sin[:text_length])
         return self.head(self.norm(y))
 
 

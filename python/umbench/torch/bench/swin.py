@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-SIDE, SHIFT = 7, 3  # height and width of a window, and its shift, in pixels
-PIXELS = SIDE * SIDE  # number of pixels of a window
+WINDOW_SIDE, WINDOW_SHIFT = 7, 3  # height and width of a window, and its shift, in pixels
+WINDOW_PIXELS = WINDOW_SIDE * WINDOW_SIDE  # number of pixels of a window
 
 
 class WindowAttention(nn.Module):
@@ -14,32 +14,32 @@ class WindowAttention(nn.Module):
         super().__init__()
         self.heads, self.shift = head_count, is_shifted
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.bias = nn.Parameter(torch.zeros((2 * SIDE - 1) ** 2, head_count))
-        positions = torch.stack(torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")).flatten(1)
-        offsets = positions[:, :, None] - positions[:, None] + SIDE - 1
-        self.register_buffer("index", (offsets[0] * (2 * SIDE - 1) + offsets[1]).flatten())
+        self.bias = nn.Parameter(torch.zeros((2 * WINDOW_SIDE - 1) ** 2, head_count))
+        positions = torch.stack(torch.meshgrid(torch.arange(WINDOW_SIDE), torch.arange(WINDOW_SIDE), indexing="ij")).flatten(1)
+        offsets = positions[:, :, None] - positions[:, None] + WINDOW_SIDE - 1
+        self.register_buffer("index", (offsets[0] * (2 * WINDOW_SIDE - 1) + offsets[1]).flatten())
         self.register_buffer("mask", shifted_window_mask(image_size) if is_shifted else None)
 
     def forward(self, x):
         b, h, w, c = x.shape
         if self.shift:
-            x = x.roll((-SHIFT, -SHIFT), (1, 2))
-        x = x.view(b, h // SIDE, SIDE, w // SIDE, SIDE, c).transpose(2, 3).reshape(-1, PIXELS, c)
-        q, k, v = self.qkv(x).view(-1, PIXELS, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        scores = q * (c // self.heads) ** -0.5 @ k.transpose(-2, -1) + self.bias[self.index].view(PIXELS, PIXELS, self.heads).permute(2, 0, 1)
+            x = x.roll((-WINDOW_SHIFT, -WINDOW_SHIFT), (1, 2))
+        x = x.view(b, h // WINDOW_SIDE, WINDOW_SIDE, w // WINDOW_SIDE, WINDOW_SIDE, c).transpose(2, 3).reshape(-1, WINDOW_PIXELS, c)
+        q, k, v = self.qkv(x).view(-1, WINDOW_PIXELS, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        scores = q * (c // self.heads) ** -0.5 @ k.transpose(-2, -1) + self.bias[self.index].view(WINDOW_PIXELS, WINDOW_PIXELS, self.heads).permute(2, 0, 1)
         if self.shift:
-            scores = (scores.view(b, -1, self.heads, PIXELS, PIXELS) + self.mask[:, None]).view(-1, self.heads, PIXELS, PIXELS)
-        y = self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(-1, PIXELS, c))
-        y = y.view(b, h // SIDE, w // SIDE, SIDE, SIDE, c).transpose(2, 3).reshape(b, h, w, c)
-        return y.roll((SHIFT, SHIFT), (1, 2)) if self.shift else y
+            scores = (scores.view(b, -1, self.heads, WINDOW_PIXELS, WINDOW_PIXELS) + self.mask[:, None]).view(-1, self.heads, WINDOW_PIXELS, WINDOW_PIXELS)
+        y = self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(-1, WINDOW_PIXELS, c))
+        y = y.view(b, h // WINDOW_SIDE, w // WINDOW_SIDE, WINDOW_SIDE, WINDOW_SIDE, c).transpose(2, 3).reshape(b, h, w, c)
+        return y.roll((WINDOW_SHIFT, WINDOW_SHIFT), (1, 2)) if self.shift else y
 
 
 def shifted_window_mask(image_size):
     """A mask with -100 for pixels of a shifted window that are not neighbours in the image."""
-    parts = torch.zeros(image_size)  # pixels with the same number are neighbours
-    parts[-SIDE:-SHIFT], parts[-SHIFT:] = 1, 2
-    parts = (3 * parts[:, None] + parts).view(image_size // SIDE, SIDE, image_size // SIDE, SIDE).transpose(1, 2).reshape(-1, PIXELS)
-    return torch.where(parts[:, None] == parts[:, :, None], 0.0, -100.0)
+    region_numbers = torch.zeros(image_size)  # pixels with the same number are neighbours
+    region_numbers[-WINDOW_SIDE:-WINDOW_SHIFT], region_numbers[-WINDOW_SHIFT:] = 1, 2
+    region_numbers = (3 * region_numbers[:, None] + region_numbers).view(image_size // WINDOW_SIDE, WINDOW_SIDE, image_size // WINDOW_SIDE, WINDOW_SIDE).transpose(1, 2).reshape(-1, WINDOW_PIXELS)
+    return torch.where(region_numbers[:, None] == region_numbers[:, :, None], 0.0, -100.0)
 
 
 class WindowBlock(nn.Module):
@@ -72,7 +72,7 @@ class Swin(nn.Module):
         stages, image_size = [], image_size // 4
         for i, count in enumerate(blocks_per_stage):
             stages += [PatchMerging(width << i - 1)] if i else []
-            stages += [WindowBlock(width << i, head_count << i, image_size >> i, j % 2 == 1 and image_size >> i > SIDE) for j in range(count)]
+            stages += [WindowBlock(width << i, head_count << i, image_size >> i, j % 2 == 1 and image_size >> i > WINDOW_SIDE) for j in range(count)]
         self.blocks = nn.Sequential(*stages)
         width <<= len(blocks_per_stage) - 1
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, class_count)
