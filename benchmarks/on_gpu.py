@@ -178,9 +178,9 @@ def replay_simulated_curves(options, out_folder, max_seconds):
 
 def compare_with_pytorch(options, out_folder, max_seconds):
     end_time, succeeded = time.monotonic() + max_seconds, True
-    for number, row in enumerate(PEER_ROWS, 1):  # one call a row: pytorch.py refuses a case that comes twice
+    for row_number, row in enumerate(PEER_ROWS, 1):  # one call a row: pytorch.py refuses a case that comes twice
         command = [sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", row, "--ways", "eager,compile",
-                "--no-gradients", "--out", out_folder / f"peers_{number}.jsonl", "--resume"]
+                "--no-gradients", "--out", out_folder / f"peers_{row_number}.jsonl", "--resume"]
         succeeded = timed.run_within(command, max(5, end_time - time.monotonic())) in timed.SUCCESS_EXIT_CODES and succeeded
     return succeeded
 

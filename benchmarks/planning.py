@@ -37,15 +37,15 @@ def chain_graph(operator_count):
 
     layer_count = operator_count // 2
     tensors = [{"name": "x0", "shape": [16, 512, 32, 32], "use": "input"}]
-    forward, backward = [], []
+    forward_ops, backward_ops = [], []
     for i in range(1, layer_count + 1):
         tensors += [{"name": f"w{i}", "shape": [512, 512, 1, 1], "use": "parameter"},
                     {"name": f"x{i}", "shape": [16, 512 if i % 3 else 1024, 32, 32]},
                     {"name": f"g{i}", "shape": [16, 512 if i % 3 else 1024, 32, 32]}]
-        forward.append(make_op(f"f{i}", [f"x{i - 1}", f"w{i}"], f"x{i}"))
+        forward_ops.append(make_op(f"f{i}", [f"x{i - 1}", f"w{i}"], f"x{i}"))
         next_gradient_names = [f"g{i + 1}"] if i < layer_count else []
-        backward.insert(0, make_op(f"b{i}", [f"x{i}", f"w{i}", *next_gradient_names], f"g{i}"))
-    return {"schema": 1, "kind": "graph", "name": f"chain_{operator_count}", "precision": "bf16", "tensors": tensors, "ops": forward + backward}
+        backward_ops.insert(0, make_op(f"b{i}", [f"x{i}", f"w{i}", *next_gradient_names], f"g{i}"))
+    return {"schema": 1, "kind": "graph", "name": f"chain_{operator_count}", "precision": "bf16", "tensors": tensors, "ops": forward_ops + backward_ops}
 
 
 def networks_with_arguments(scratch_folder):

@@ -38,21 +38,21 @@ def make_runner(max_seconds):
 
 def compare_with_computed(umbench_path, out_folder, max_seconds):
     """Compares replayed networks with computed ones. Returns whether all runs succeeded and both agree."""
-    run = make_runner(max_seconds)
+    run_within_time = make_runner(max_seconds)
     device_record_file = out_folder / "in_core.jsonl"
     for name in NETWORKS:
         graph_file, replayed_file = out_folder / f"{name}.graph.json", out_folder / f"{name}.replayed.json"
         cell_arguments = ["--network", name, "--batch", "32", "--fusion", "none", "--workspace-cap", WORKSPACE_CAP, "--strategy", "device",
                 "--backend", "cuda:0"]
-        if not run(umbench_path, "run", *cell_arguments, "--iterations", "5", "--out", device_record_file):
+        if not run_within_time(umbench_path, "run", *cell_arguments, "--iterations", "5", "--out", device_record_file):
             return False
-        if not run(umbench_path, "plan", *cell_arguments, "--graph", graph_file, "-o", out_folder / f"{name}.plan.json"):
+        if not run_within_time(umbench_path, "plan", *cell_arguments, "--graph", graph_file, "-o", out_folder / f"{name}.plan.json"):
             return False
         graph_document = json.loads(graph_file.read_text(encoding="utf-8"))
         replayed_file.write_text(json.dumps(with_opaque_operators(graph_document, costs_of_operators(device_record_file, name))), encoding="utf-8")
     record_file, sweep_file = out_folder / "replay.jsonl", out_folder / "replay.json"
     sweep_file.write_text(json.dumps(SWEEP), encoding="utf-8")
-    sweep_succeeded = run(umbench_path, "sweep", sweep_file, "--out", record_file, "--resume")
+    sweep_succeeded = run_within_time(umbench_path, "sweep", sweep_file, "--out", record_file, "--resume")
     return report_whether_both_agree(load.read(record_file)[1]) and sweep_succeeded
 
 
@@ -69,24 +69,24 @@ def costs_of_operators(record_file, network_name):
 
 def with_opaque_operators(graph, operator_costs):
     """Returns the network with every operator made opaque. `operator_costs` is {operator: (ns, bytes of workspace)}."""
-    ops = []
+    opaque_ops = []
     for op in graph["ops"]:
         duration_ns, workspace_bytes = operator_costs[op["name"]]
         opaque_op = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": operand_bytes(graph, op),
                 "duration_ns": round(duration_ns), "workspace_bytes": op.get("workspace_bytes", workspace_bytes), "in": op["in"], "out": op["out"]}
         opaque_op |= {key: op[key] for key in ("alias", "repeatable") if key in op}
-        ops.append(opaque_op | {"cut": op.get("cut") if op["kind"] == "opaque" else batch_cuts_of(graph, op)})
-    return graph | {"name": graph["name"] + "_replayed", "ops": ops}
+        opaque_ops.append(opaque_op | {"cut": op.get("cut") if op["kind"] == "opaque" else batch_cuts_of(graph, op)})
+    return graph | {"name": graph["name"] + "_replayed", "ops": opaque_ops}
 
 
 def compare_with_simulated(umbench_path, out_folder, max_seconds, backend):
     """Compares slowdowns of replayed networks on a backend with simulated ones. Returns whether all runs succeeded."""
-    run = make_runner(max_seconds)
+    run_within_time = make_runner(max_seconds)
     for name in NETWORKS_OF_CURVES:
         graph_file, simulated_file = ROOT / f"tests/networks/exported/{name}.json", out_folder / f"{name}.simulated.jsonl"
         cell_arguments = ["--network", graph_file, "--strategy", "device", "--ratio", "0.9", "--mode", "capped", "--backend", "sim:h200"]
         simulated_file.unlink(missing_ok=True)
-        if not run(umbench_path, "run", *cell_arguments, "--iterations", "1", "--timeline", "--out", simulated_file):
+        if not run_within_time(umbench_path, "run", *cell_arguments, "--iterations", "1", "--timeline", "--out", simulated_file):
             return False
         spans = load.read(simulated_file)[1][0]["timeline"]["spans"]
         operator_costs = {span["name"]: (span["end_ns"] - span["begin_ns"], 0) for span in spans}
@@ -97,7 +97,7 @@ def compare_with_simulated(umbench_path, out_folder, max_seconds, backend):
         sweep_file = out_folder / f"{record_file.stem}.json"
         sweep_file.write_text(json.dumps(sweep_of_replayed_networks(backend_name, record_file.stem)), encoding="utf-8")
         times_only_flag = ["--times-only"] if backend_name.startswith("cuda") else []
-        succeeded = run(umbench_path, "sweep", sweep_file, *times_only_flag, "--out", record_file, "--resume") and succeeded
+        succeeded = run_within_time(umbench_path, "sweep", sweep_file, *times_only_flag, "--out", record_file, "--resume") and succeeded
         records_by_backend.append(load.read(record_file)[1])
     return print_slowdowns_side_by_side(*records_by_backend) and succeeded
 

@@ -235,16 +235,16 @@ def groups_of_ways(args):
 
 
 def compare_gradients(row, umbench_path, torch_steps, values_folder, args):
-    batch = args.check_batch or row.batch
+    batch_size = args.check_batch or row.batch
     try:
-        if batch != row.batch:
-            umbench_runs.run_row(umbench_path, dataclasses.replace(row, batch=batch), 1, args.deadline, values_folder)
+        if batch_size != row.batch:
+            umbench_runs.run_row(umbench_path, dataclasses.replace(row, batch=batch_size), 1, args.deadline, values_folder)
         elif not (Path(values_folder) / "loss.npy").is_file():
             raise umbench_runs.UmbenchFailed("umbench wrote no values")
     except (umbench_runs.UmbenchFailed, load.BadInput) as error:
         return {"reason": str(error)}
     reference = args.reference or ("fp64" if row.precision == "fp32" else "fp32")
-    task = {"network": row.network, "batch": batch, "precision": row.precision, "order": STANDARD_ORDER[row.precision],
+    task = {"network": row.network, "batch": batch_size, "precision": row.precision, "order": STANDARD_ORDER[row.precision],
             "values": values_folder, "reference": None if reference == "none" else reference}
     comparison, reason = children.run_in_child(torch_steps.compare_gradients, task, args.deadline)
     return comparison or {"reason": reason}

@@ -92,7 +92,7 @@ def _torch_module(layer):
 class Step:
     """Forward and backward of mean cross-entropy: no optimiser, no dropout."""
 
-    def __init__(self, network, batch, precision, memory_order, device="cuda"):
+    def __init__(self, network, batch_size, precision, memory_order, device="cuda"):
         uses_tf32 = precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = uses_tf32
         torch.backends.cudnn.allow_tf32 = uses_tf32
@@ -103,8 +103,8 @@ class Step:
         with torch.device(device):
             self.model, self.parameters = build_module(nets.layers_of(network))
             self.model.to(dtype).to(memory_format=self.layout)
-            data = torch.randn(batch, 3, nets.IMAGE_SIZE, nets.IMAGE_SIZE)
-            self.labels = torch.randint(0, nets.CLASS_COUNT, (batch,))
+            data = torch.randn(batch_size, 3, nets.IMAGE_SIZE, nets.IMAGE_SIZE)
+            self.labels = torch.randint(0, nets.CLASS_COUNT, (batch_size,))
         self.data = self.to_input_type(data)
         self.loss_of = lambda data, labels: functional.cross_entropy(self.model(data), labels)
 

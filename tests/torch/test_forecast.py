@@ -157,12 +157,12 @@ def test_both_rules_of_fusion_take_the_same_memory(model, library, max_error, mo
     joint = capture.capture_joint(getattr(test_zoo, model), compiled=True)
     private.remove_dead_and_repeated_nodes(joint.graph)
     costs = MachineCosts(export.read_machine("h100-sxm-80g"))
-    step, begin = step_and_pytorchs_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
+    step, begin = step_and_pytorchs_choice(joint.graph, joint.num_fwd_outputs, joint.static_input_numbers, costs)
     monkeypatch.setattr(liveness, "tensor_bytes", lambda tensor, plain=liveness.tensor_bytes: round_to_allocator_block(plain(tensor)))  # as the planner does
     base = sum(round_to_allocator_block(fields["bytes"]) for fields in step.node_fields if fields["resident"])
     nodes = ask_planner(step, 2**40, base, costs.rates, True, begin, 0.001)["begin"]
-    primals = convert._names_and_roles_of_primals(joint.graph.graph, joint.static_inputs, joint.names)
-    forward, backward = private.split_saving(joint.graph, [], step.names_of(begin), num_fwd_outputs=joint.num_fwd_outputs, static_lifetime_input_indices=list(joint.static_inputs))
+    primals = convert._names_and_roles_of_primals(joint.graph.graph, joint.static_input_numbers, joint.name_of_input)
+    forward, backward = private.split_saving(joint.graph, [], step.names_of(begin), num_fwd_outputs=joint.num_fwd_outputs, static_lifetime_input_indices=list(joint.static_input_numbers))
     monkeypatch.setattr(layouts, "uses_channels_last", lambda graph: False)
     monkeypatch.setattr(layouts, "copied_bytes_per_kernel", lambda node: [])
     monkeypatch.setattr(convert, "in_running_order", lambda kernels, stays: list(kernels))

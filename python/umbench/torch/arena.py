@@ -77,8 +77,8 @@ class FreePieces:
         self._add(address, byte_count)
 
     def _size_with_growth(self, size_and_address):
-        size, address = size_and_address
-        return size + self.growth.get(address + size, 0)
+        byte_count, address = size_and_address
+        return byte_count + self.growth.get(address + byte_count, 0)
 
     def _add(self, address, byte_count):
         bisect.insort(self.free, (byte_count, address))

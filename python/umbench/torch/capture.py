@@ -31,17 +31,17 @@ class CannotExport(Exception):
 
 @dataclass
 class Joint:
-    """A graph of the forward and the backward pass together. `static_inputs`: indices of inputs whose memory stays from step to step. `names`: {input of the
+    """A graph of the forward and the backward pass together. `static_input_numbers`: indices of inputs whose memory stays from step to step. `name_of_input`: {input of the
     graph: name of the parameter, input or label}."""
 
     graph: torch.fx.GraphModule
     num_fwd_outputs: int
-    static_inputs: list
-    names: dict
-    own: set  # names of the graph's inputs that are parameters or buffers
+    static_input_numbers: list
+    name_of_input: dict
+    parameter_and_buffer_names: set  # names of the graph's inputs that are parameters or buffers
 
     def is_parameter_or_buffer(self, node):
-        return node.name in self.own
+        return node.name in self.parameter_and_buffer_names
 
 
 class FakeMode(FakeTensorMode):
@@ -63,9 +63,9 @@ class FakeMode(FakeTensorMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if self.keeps_sequences and getattr(func, "overloadpacket", None) in self.SEQUENCE_OPERATORS:
             with no_dispatch():
-                made = func(*args, **(kwargs or {}))
-            if self.may_turn_const(made):
-                return self.fake_tensor_converter.from_real_tensor(self, made, make_constant=True)
+                result = func(*args, **(kwargs or {}))
+            if self.may_turn_const(result):
+                return self.fake_tensor_converter.from_real_tensor(self, result, make_constant=True)
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
@@ -99,12 +99,12 @@ class UniqueParameters(torch.nn.Module):
         self.run = {"module": module}  # a dictionary, so that the module is not registered as a submodule
         self.paths = {}
         for prefix, named_tensors in (("p", module.named_parameters()), ("b", module.named_buffers())):
-            for number, (path, tensor) in enumerate(named_tensors):
-                self.paths[f"{prefix}{number}"] = path
+            for index, (path, tensor) in enumerate(named_tensors):
+                self.paths[f"{prefix}{index}"] = path
                 if prefix == "p":
-                    self.register_parameter(f"p{number}", tensor)
+                    self.register_parameter(f"p{index}", tensor)
                 else:
-                    self.register_buffer(f"b{number}", tensor)
+                    self.register_buffer(f"b{index}", tensor)
 
     def forward(self, *inputs):
         tensor_of_path = {path: getattr(self, name) for name, path in self.paths.items()}

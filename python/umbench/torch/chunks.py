@@ -255,8 +255,8 @@ class LossesInShares(TorchFunctionMode):
             node.meta["example_value"], self.nodes[id(result)] = result, node
         return result
 
-    def _replace_results_by_nodes(self, values):
-        return torch.fx.node.map_aggregate(values, lambda each: self.nodes.get(id(each), each))
+    def _replace_results_by_nodes(self, arguments):
+        return torch.fx.node.map_aggregate(arguments, lambda each: self.nodes.get(id(each), each))
 
     def keep_returned_logits_whole(self, results):
         """Keeps the logits among the model's `results` whole: the caller reads them, so they are not computed in shares."""

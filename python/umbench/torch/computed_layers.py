@@ -235,13 +235,13 @@ def map_mm(walk, node):
 def add_linear(walk, node, x, w, zero_or_one_bias):
     if x is None or w is None or w.use != "parameter" or not have_same_layout([x, w], x.type) or any(b.type != "f32" for b in zero_or_one_bias):
         return False
-    rows, columns = node.args[-2].meta["val"].shape
+    row_count, column_count = node.args[-2].meta["val"].shape
     weight_shape = [w.shape[0], *x.shape[1:]]
-    if x.shape[0] != rows or math.prod(x.shape[1:]) != columns or (w.fixed and w.shape != weight_shape):
+    if x.shape[0] != row_count or math.prod(x.shape[1:]) != column_count or (w.fixed and w.shape != weight_shape):
         return False
     name = walk.label_of(node)
     y = walk.add_result(node, name + ".y")
-    if y.shape != [rows, w.shape[0], 1, 1]:
+    if y.shape != [row_count, w.shape[0], 1, 1]:
         return remove_added_tensor(walk, y)
     w.shape, w.fixed = weight_shape, True
     walk.views[node] = View(y)

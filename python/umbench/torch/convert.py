@@ -49,7 +49,7 @@ def convert_model(make_model_and_inputs, *, form="compile", inference=False, aut
         from . import eager
         return eager.convert_model(make_model_and_inputs, inference=inference, autocast=autocast, name=name, precision=precision)
     joint = capture.capture_joint(make_model_and_inputs, compiled=True, inference=inference, autocast=autocast)
-    return convert(joint.graph, num_fwd_outputs=joint.num_fwd_outputs, static_inputs=joint.static_inputs, names=joint.names, name=name,
+    return convert(joint.graph, num_fwd_outputs=joint.num_fwd_outputs, static_inputs=joint.static_input_numbers, names=joint.name_of_input, name=name,
                    precision=precision)
 
 
@@ -59,8 +59,8 @@ def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_input
     `static_inputs`: numbers of the primals that are parameters or buffers, whose memory stays from step to step.
     `names`: {input of the joint graph: name of its tensor} of inputs that the graph itself does not name.
     Returns a Converted."""
-    forward, backward = split_as_pytorch(joint, joint_inputs, num_fwd_outputs, static_inputs)
-    return convert_split(forward.graph, backward.graph if backward is not None else None, num_fwd_outputs=num_fwd_outputs,
+    forward_module, backward_module = split_as_pytorch(joint, joint_inputs, num_fwd_outputs, static_inputs)
+    return convert_split(forward_module.graph, backward_module.graph if backward_module is not None else None, num_fwd_outputs=num_fwd_outputs,
                          names_and_roles=_names_and_roles_of_primals(joint.graph, static_inputs, names or {}), name=name, precision=precision)
 
 
@@ -125,7 +125,7 @@ class _DocumentWriter:
         last_reader_number, images_in_traced_order = {}, layouts.images_in_traced_order(graph) if self.channels_last and tensor_use == "activation" else set()
         kernels = in_running_order(kernels_of(graph), self.bases_that_outlive(graph))
         for kernel_number, kernel in enumerate(kernels):
-            last_reader_number |= {base: kernel_number for base in kernel.reads}
+            last_reader_number |= {base_node: kernel_number for base_node in kernel.reads}
         for node in graph.nodes:
             if node.op == "placeholder" and node not in self.memory and isinstance(value_of(node), torch.Tensor):
                 name, role = self.names_and_roles.get(node.name, (node.name, "input"))
@@ -134,17 +134,17 @@ class _DocumentWriter:
             for node in layouts.placeholders_to_reorder(graph):
                 self.add_channels_last_copy(node)
         for kernel_number, kernel in enumerate(kernels):
-            self.add_kernel(kernel, tensor_use, {base for base in kernel.reads if last_reader_number[base] == kernel_number}, images_in_traced_order)
+            self.add_kernel(kernel, tensor_use, {base_node for base_node in kernel.reads if last_reader_number[base_node] == kernel_number}, images_in_traced_order)
 
     def bases_that_outlive(self, graph):
         """Bases whose memory outlives the graph: results, parameters and inputs."""
         primals = {n for n in graph.nodes if n.op == "placeholder" and n.name in self.names_and_roles}
         return primals | {base_of(n) for n in output_nodes_of(graph) if isinstance(n, torch.fx.Node)}
 
-    def bind_saved_values(self, forward, backward):
+    def bind_saved_values(self, forward_graph, backward_graph):
         """Maps the backward graph's placeholders to the forward graph's values of the same name, or views of them."""
-        tensor_of_node_name = {node.name: self.memory[base_of(node)] for node in forward.nodes if base_of(node) in self.memory}
-        self.memory = {node: tensor_of_node_name[node.name] for node in backward.nodes if node.op == "placeholder" and node.name in tensor_of_node_name}
+        tensor_of_node_name = {node.name: self.memory[base_of(node)] for node in forward_graph.nodes if base_of(node) in self.memory}
+        self.memory = {node: tensor_of_node_name[node.name] for node in backward_graph.nodes if node.op == "placeholder" and node.name in tensor_of_node_name}
 
     # --- tensors ---
 
@@ -166,7 +166,7 @@ class _DocumentWriter:
 
     def add_kernel(self, kernel, tensor_use, bases_read_last, images_in_traced_order):
         """Adds a kernel's operator and results."""
-        read_names = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
+        read_names = list(dict.fromkeys(self.memory[base_node] for base_node in kernel.reads if base_node in self.memory))
         copied_gradient_bytes = self.bytes_of_copied_gradient(kernel)
         is_padded = kernel.is_generated or operator_name(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
         made_names = [self.add_tensor(node, self.label_of(node), tensor_use, is_padded and node not in self.returned) for node in kernel.writes]
@@ -213,9 +213,9 @@ class _DocumentWriter:
     def record_traced_order(self, kernel, images_in_traced_order):
         """Notes which images that a generated kernel writes keep their traced order: those after the last convolution, and those computed
         only from these."""
-        image_bases = [base for base in kernel.reads if layouts.channels_last_would_reorder_result(base) and base in self.memory]
-        are_in_traced_order = image_bases and all(self.memory[base] in self.traced_order for base in image_bases)
-        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.is_generated and are_in_traced_order and layouts.channels_last_would_reorder_result(base)}
+        image_bases = [base_node for base_node in kernel.reads if layouts.channels_last_would_reorder_result(base_node) and base_node in self.memory]
+        are_in_traced_order = image_bases and all(self.memory[base_node] in self.traced_order for base_node in image_bases)
+        self.traced_order |= {self.memory[base_node] for base_node in kernel.writes if base_node in images_in_traced_order or kernel.is_generated and are_in_traced_order and layouts.channels_last_would_reorder_result(base_node)}
 
     def bytes_of_copied_gradient(self, kernel):
         """Bytes of the gradient of a convolution's result that PyTorch copies because its order differs from that of the images."""
@@ -229,16 +229,16 @@ class _DocumentWriter:
         operand's last reader and both are alike; None if there is none."""
         if not kernel.is_generated:
             return None
-        written_bases = [base for base in kernel.writes if base in self.memory]
-        for i, (result, name) in enumerate(zip(written_bases, made_names)):
-            for base in kernel.overwritable[result]:
-                if base not in bases_read_last:
+        written_bases = [base_node for base_node in kernel.writes if base_node in self.memory]
+        for result_index, (result_base, result_name) in enumerate(zip(written_bases, made_names)):
+            for base_node in kernel.overwritable[result_base]:
+                if base_node not in bases_read_last:
                     continue
-                operand_name = self.memory.get(base)
-                operand_entry, result_entry = self.tensors.get(operand_name), self.tensors[name]
-                have_same_order = (operand_name in self.traced_order) == (name in self.traced_order)
+                operand_name = self.memory.get(base_node)
+                operand_entry, result_entry = self.tensors.get(operand_name), self.tensors[result_name]
+                have_same_order = (operand_name in self.traced_order) == (result_name in self.traced_order)
                 if operand_entry and operand_entry["use"] in ("activation", "activation_gradient") and tensor_bytes(operand_entry) == tensor_bytes(result_entry) and have_same_order:
-                    return {"input": read_names.index(operand_name), "output": i}
+                    return {"input": read_names.index(operand_name), "output": result_index}
         return None
 
     # --- roles ---
@@ -270,7 +270,7 @@ class _DocumentWriter:
         for op in self.ops:
             for in_or_out in ("in", "out"):
                 op[in_or_out] = [new_name if t == old_name else t for t in op[in_or_out]]
-        self.memory = {base: new_name if tensor == old_name else tensor for base, tensor in self.memory.items()}
+        self.memory = {base_node: new_name if tensor == old_name else tensor for base_node, tensor in self.memory.items()}
 
     def drop_unused_tensors(self):
         """Drops tensors that no operator reads or writes."""

@@ -101,17 +101,17 @@ class HostSlab:
 def allocate_managed(byte_count):
     """(a tensor of `byte_count` bytes of managed memory that stays on the host and that the current GPU reaches over the link, a function that frees
     it)."""
-    pool = managed.configure_library("advise_host", byte_count)
-    pool.um_pool_alloc.restype = ctypes.c_void_p
-    pool.um_pool_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-    pool.um_pool_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    pool_library = managed.configure_library("advise_host", byte_count)
+    pool_library.um_pool_alloc.restype = ctypes.c_void_p
+    pool_library.um_pool_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    pool_library.um_pool_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
     device = torch.cuda.current_device()
-    address = pool.um_pool_alloc(byte_count, device, None)
+    address = pool_library.um_pool_alloc(byte_count, device, None)
     if not address:
         raise NoPlan(f"{byte_count} bytes of managed memory are refused; take tier='pinned'")
     array_interface = {"shape": (byte_count,), "typestr": "|u1", "data": (address, False), "version": 3}
     tensor = torch.as_tensor(type("Managed", (), {"__cuda_array_interface__": array_interface})(), device="cuda")
-    return tensor, lambda: pool.um_pool_free(address, byte_count, device, None)
+    return tensor, lambda: pool_library.um_pool_free(address, byte_count, device, None)
 
 
 def set_layout_of_copy_back(slot_number, layout_tensor):
@@ -223,23 +223,23 @@ def spanned_bytes(node):
     return _spanned_numel(value) * value.element_size()
 
 
-def insert_copies(forward, backward, num_fwd_outputs, moves, slab):
-    """Puts the copies into both graphs. `moves`: [(tensor, gone_after_name, back_before_name)], names of nodes as torch_offload has
+def insert_copies(forward_module, backward_module, num_fwd_outputs, named_moves, slab):
+    """Puts the copies into both graphs. `named_moves`: [(tensor, gone_after_name, back_before_name)], names of nodes as torch_offload has
     them, None for the end of the forward graph and for right before the first reader."""
-    host_nodes = [_insert_copy_out(forward.graph, num_fwd_outputs, tensor_name, gone_after_name, slot_number) for (tensor_name, gone_after_name, _), slot_number in zip(moves, slab.slots)]
-    for tensor_name, back_before_name, slot_number, host_node in _copies_back_by_first_reader(backward.graph, moves, slab.slots, host_nodes):
-        _insert_copy_back(backward.graph, tensor_name, back_before_name, slot_number, host_node)
-    for module in (forward, backward):
+    host_nodes = [_insert_copy_out(forward_module.graph, num_fwd_outputs, tensor_name, gone_after_name, slot_number) for (tensor_name, gone_after_name, _), slot_number in zip(named_moves, slab.slots)]
+    for tensor_name, back_before_name, slot_number, host_node in _copies_back_by_first_reader(backward_module.graph, named_moves, slab.slots, host_nodes):
+        _insert_copy_back(backward_module.graph, tensor_name, back_before_name, slot_number, host_node)
+    for module in (forward_module, backward_module):
         module.graph.lint()
         module.recompile()
 
 
-def _copies_back_by_first_reader(graph, moves, slot_numbers, host_nodes):
+def _copies_back_by_first_reader(graph, named_moves, slot_numbers, host_nodes):
     """[(name, back_before_name, slot, host)] of the copies back, sorted by their first readers, so that of copies that begin at the same
     node the one that is read first begins first."""
     index_of_node = {node: i for i, node in enumerate(graph.nodes)}
     first_reader_index = {node.name: min(map(index_of_node.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
-    copies_back = [(tensor_name, back_before_name, slot_number, host_node) for (tensor_name, _, back_before_name), slot_number, host_node in zip(moves, slot_numbers, host_nodes)]
+    copies_back = [(tensor_name, back_before_name, slot_number, host_node) for (tensor_name, _, back_before_name), slot_number, host_node in zip(named_moves, slot_numbers, host_nodes)]
     return sorted(copies_back, key=lambda copy: first_reader_index[copy[0]])
 
 
@@ -277,13 +277,13 @@ def _insert_copy_back(graph, node_name, back_before_name, slot_number, host_node
 
 def _add_call(graph, operator, *args):
     node = graph.call_function(operator, args)
-    values = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
-    with torch._guards.detect_fake_mode(values):
-        node.meta["val"] = operator(*values)
+    traced_args = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
+    with torch._guards.detect_fake_mode(traced_args):
+        node.meta["val"] = operator(*traced_args)
     return node
 
 
-def names_copied_back(backward):
+def names_copied_back(backward_module):
     """The names of the tensors that a backward graph copies back."""
-    copy_back_nodes = backward.graph.find_nodes(op="call_function", target=torch.ops.umbench.copy_back.default)
+    copy_back_nodes = backward_module.graph.find_nodes(op="call_function", target=torch.ops.umbench.copy_back.default)
     return {node.args[0].name for node in copy_back_nodes}

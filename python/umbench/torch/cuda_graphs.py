@@ -57,12 +57,12 @@ class CompiledPass:
         self.begins, self.ends = placing.BACKWARD_POINTS if is_backward else placing.FORWARD_POINTS
 
     def __call__(self, inputs):
-        step = self.step()
-        return step.run_pass(self, inputs) if step else self.launch(inputs)
+        step_graphs = self.step()
+        return step_graphs.run_pass(self, inputs) if step_graphs else self.launch(inputs)
 
     def launch_and_mark_points(self, inputs):
         previous_inputs, self.inputs = self.inputs, [(each.data_ptr(), each.numel() * each.element_size()) if is_on_gpu(each) else 0 for each in inputs]
-        self.moving |= {i for i, (was, now) in enumerate(zip(previous_inputs, self.inputs)) if was != now}
+        self.moving |= {i for i, (previous, current) in enumerate(zip(previous_inputs, self.inputs)) if previous != current}
         placing.reach_pass_point(self.begins)
         outputs = self.launch(inputs)
         placing.reach_pass_point(self.ends)
@@ -358,7 +358,7 @@ def with_recorded_tensors(requests, workspace_bytes, input_bytes, forward_end_po
         return [-(-size // GRAIN_BYTES) * GRAIN_BYTES for size in byte_counts if size > steering.MAX_SMALL_BYTES]
 
     last_point = max((request[3] for request in requests), default=0)
-    added_lifetimes = [(-3 - number, size, -1, last_point) for number, size in enumerate(rounded_large(input_bytes))]
+    added_lifetimes = [(-3 - index, size, -1, last_point) for index, size in enumerate(rounded_large(input_bytes))]
     added_lifetimes += [(key, size, begin_point, end_point) for size in rounded_large([workspace_bytes]) for key, begin_point, end_point in ((-1, -1, forward_end_point), (-2, backward_begin_point, last_point))]
     allocations, frees = [(True, key, size, begin_point) for key, size, begin_point, _ in added_lifetimes], [(False, key, size, end_point) for key, size, _, end_point in added_lifetimes]
     return sorted([*allocations, *frees, *requests], key=lambda request: request[3])

@@ -59,12 +59,12 @@ def role_of(node, joint):
     """The role of an input of the graph: "parameter", also for a buffer, "label" or "input"."""
     if joint.is_parameter_or_buffer(node):
         return "parameter"
-    return "label" if joint.names.get(node.name) == "labels" else "input"
+    return "label" if joint.name_of_input.get(node.name) == "labels" else "input"
 
 
 def roles_and_names_of(joint):
     """{input of the graph: (role, name of its tensor)}."""
-    return {n.name: (role_of(n, joint), joint.names.get(n.name, n.name)) for n in joint.graph.graph.nodes if n.op == "placeholder"}
+    return {n.name: (role_of(n, joint), joint.name_of_input.get(n.name, n.name)) for n in joint.graph.graph.nodes if n.op == "placeholder"}
 
 
 def _capture_doubled(make_model_and_inputs, inference, autocast):
@@ -123,7 +123,7 @@ def name_gradients(walk, joint, gradients):
         if not isinstance(view, View) or view.tensor.use in ("parameter", "parameter_gradient"):
             continue
         if role_of(node, joint) == "parameter":
-            view.tensor.use, view.tensor.name = "parameter_gradient", add_unique_name(walk.names, joint.names[node.name] + ".grad")
+            view.tensor.use, view.tensor.name = "parameter_gradient", add_unique_name(walk.names, joint.name_of_input[node.name] + ".grad")
         needed_tensors.add(view.tensor)
     return needed_tensors
 

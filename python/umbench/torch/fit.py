@@ -296,51 +296,51 @@ class PlanningCompiler:
         unforeseen_bytes = self.plan.unforeseen.get(self.share_count, 0)
 
         def plan_graph(graph):
-            """(its Step, bytes on the device without its tensors, the planner's answer)."""
-            step, pytorchs_choice = step_and_pytorchs_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
+            """(its StepNodes, bytes on the device without its tensors, the planner's answer)."""
+            step_nodes, pytorchs_choice = step_and_pytorchs_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
             if on_gpu:
                 self.costs.free_memory()
                 private.free_cublas_workspaces()  # frees the workspaces of the stream on which operators were measured
-            base_bytes = self.base_bytes(step) + unforeseen_bytes
-            return step, base_bytes, ask_planner(step, self.plan.usable, base_bytes, rates_per_ns, self.backend == "inductor", pytorchs_choice, self.effort, self.tier, on_gpu, self.bits)
+            base_bytes = self.base_bytes(step_nodes) + unforeseen_bytes
+            return step_nodes, base_bytes, ask_planner(step_nodes, self.plan.usable, base_bytes, rates_per_ns, self.backend == "inductor", pytorchs_choice, self.effort, self.tier, on_gpu, self.bits)
 
         graphs = skips.make_graph_variants(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
-        joint, (step, base_bytes, answer) = fastest_of(graphs, plan_graph, self.plan.usable)
-        answer["bound"] -= unforeseen_bytes  # subtracts memory that another plan may not need
-        self.plan.store_answer(step, answer, base_bytes, self.share_count)
+        joint, (step_nodes, base_bytes, planner_answer) = fastest_of(graphs, plan_graph, self.plan.usable)
+        planner_answer["bound"] -= unforeseen_bytes  # subtracts memory that another plan may not need
+        self.plan.store_answer(step_nodes, planner_answer, base_bytes, self.share_count)
         self.plan.untimed = sorted(self.costs.untimed)
         planning_s = time.monotonic() - begin_s
         self.plan.seconds += planning_s
-        if answer["plan"]["peak"] > self.plan.usable:
+        if planner_answer["plan"]["peak"] > self.plan.usable:
             least_text, bound_text = size_text(self.plan.min_budget()), size_text(self.plan.min_budget(self.plan.bound))
             raise NoRoom(f"no plan within {size_text(self.plan.budget)}; the least found is {least_text}, none is below {bound_text}")
         if self.only_plans:
             raise micro.PlanMade(f"planned in {planning_s:.1f} s")
         self.plan.plans += 1
         if self.graphs:
-            self.graphs.result_count, self.graphs.workspace_bytes = num_fwd_outputs, self.workspace_bytes // 2 if has_matrix_products(step) else 0
+            self.graphs.result_count, self.graphs.workspace_bytes = num_fwd_outputs, self.workspace_bytes // 2 if has_matrix_products(step_nodes) else 0
             self.plan.launched_because = "" if on_gpu else "the model is on the CPU"
-        forward, backward = private.split_saving(joint, inputs, step.names_of(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
+        forward_module, backward_module = private.split_saving(joint, inputs, step_nodes.names_of(planner_answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
         if self.plan.offloaded:
-            self.insert_copies(step, answer["plan"]["offloaded"], forward, backward, num_fwd_outputs, on_gpu)
-        self.plan.store_differences(forward, backward)
-        for graph in (forward, backward):
+            self.insert_copies(step_nodes, planner_answer["plan"]["offloaded"], forward_module, backward_module, num_fwd_outputs, on_gpu)
+        self.plan.store_differences(forward_module, backward_module)
+        for graph in (forward_module, backward_module):
             chunks.overwrite_sums(graph)
         if self.backend == "inductor":
-            private.mark_nodes_to_store(backward, step.names_of(answer["plan"]["stored"]))
-            rewrites.widen_in_each_reader(forward)
-            rewrites.widen_in_each_reader(backward)
-        return forward, backward
+            private.mark_nodes_to_store(backward_module, step_nodes.names_of(planner_answer["plan"]["stored"]))
+            rewrites.widen_in_each_reader(forward_module)
+            rewrites.widen_in_each_reader(backward_module)
+        return forward_module, backward_module
 
-    def insert_copies(self, step, moves, forward, backward, num_fwd_outputs, is_on_gpu):
+    def insert_copies(self, step_nodes, moves, forward_module, backward_module, num_fwd_outputs, is_on_gpu):
         """Puts the copies of the plan's `moves`, [(tensor, gone_after_name, back_before_name)], into both graphs."""
         gpu_number = next(self.model.parameters()).device.index if is_on_gpu else None
         with private.allow_real_tensors():
-            slab = copies.HostSlab([copies.spanned_bytes(step.nodes[number]) for number, _, _ in moves], self.tier, gpu_number)
-        named_moves = [tuple(None if number is None else step.nodes[number].name for number in move) for move in moves]
+            slab = copies.HostSlab([copies.spanned_bytes(step_nodes.nodes[number]) for number, _, _ in moves], self.tier, gpu_number)
+        named_moves = [tuple(None if number is None else step_nodes.nodes[number].name for number in move) for move in moves]
         self.slabs.append(slab)
-        copies.insert_copies(forward, backward, num_fwd_outputs, named_moves, slab)
+        copies.insert_copies(forward_module, backward_module, num_fwd_outputs, named_moves, slab)
         private.keep_operator_order()
 
     def predicted_and_unplanned_ms(self, part_count):
@@ -350,18 +350,18 @@ class PlanningCompiler:
         access_count = (part_count - 1) * micro.ACCESSES_OF_SUM + micro.ACCESSES_OF_SCALING * (part_count > 1)
         return tuple(part_count * prediction["ms"] + access_count * gradient_bytes / self.bytes_per_ns / 1e6 for prediction in (self.plan.predicted, self.plan.unplanned))
 
-    def base_bytes(self, step):
+    def base_bytes(self, step_nodes):
         """Bytes on the device besides the tensors that the two graphs make."""
         trained_parameters = [p for p in self.model.parameters() if p.requires_grad]
         has_sums = self.plan.micro_batches > 1  # with parts there are also the sums of the gradients
         state_and_sum_bytes = (states_per_byte(self.optimizer) + has_sums) * sum(p.numel() * p.element_size() for p in trained_parameters)
         if self.allocated_bytes:
-            return self.allocated_bytes + (self.workspace_bytes if has_matrix_products(step) else 0) + max(0, state_and_sum_bytes - self.state_bytes)
-        return sum(fields["bytes"] for fields in step.node_fields if fields["resident"]) + state_and_sum_bytes
+            return self.allocated_bytes + (self.workspace_bytes if has_matrix_products(step_nodes) else 0) + max(0, state_and_sum_bytes - self.state_bytes)
+        return sum(fields["bytes"] for fields in step_nodes.node_fields if fields["resident"]) + state_and_sum_bytes
 
 
-def has_matrix_products(step):
-    return any(operator_name(node) in OPERATORS_WITH_WORKSPACE for node in step.nodes if node.op == "call_function")
+def has_matrix_products(step_nodes):
+    return any(operator_name(node) in OPERATORS_WITH_WORKSPACE for node in step_nodes.nodes if node.op == "call_function")
 
 
 def fastest_of(graphs, plan_graph, budget_bytes):
@@ -390,4 +390,4 @@ def gpu_states_of(optimizer):
     """The tensors on a GPU that an optimizer holds; none if it is given as a class or a name."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         return []
-    return [v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor) and v.is_cuda]
+    return [value for states_of_parameter in optimizer.state.values() for value in states_of_parameter.values() if isinstance(value, torch.Tensor) and value.is_cuda]

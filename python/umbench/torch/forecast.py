@@ -56,18 +56,18 @@ def forecast_batch(options, batch_factor):
 
     plan = Plan(parse_budget(options.budget))
     plan.leave_slack()
-    step, answer, batch, share_count = plan_with_loss_shares(options, plan, batch_factor)
-    plan_answer, unplanned_answer = answer["plan"], answer["begin"]
-    recomputed_counts = Counter(operator_name(step.nodes[number]) for number in plan_answer["recomputed"] if step.node_fields[number]["kind"] == "kernel")
+    step_nodes, planner_answer, batch, share_count = plan_with_loss_shares(options, plan, batch_factor)
+    plan_answer, unplanned_answer = planner_answer["plan"], planner_answer["begin"]
+    recomputed_counts = Counter(operator_name(step_nodes.nodes[number]) for number in plan_answer["recomputed"] if step_nodes.node_fields[number]["kind"] == "kernel")
     recomputed_text = ", ".join(f"{count} {name}" for name, count in recomputed_counts.most_common()) or "no product and no library call"
     recomputed_text += f"; the loss in {share_count} shares of its rows" if share_count > 1 else ""
-    plan_fits, offloaded_bytes = plan_answer["peak"] <= plan.usable, sum(step.node_fields[number]["bytes"] for number, _, _ in plan_answer["offloaded"])
+    plan_fits, offloaded_bytes = plan_answer["peak"] <= plan.usable, sum(step_nodes.node_fields[number]["bytes"] for number, _, _ in plan_answer["offloaded"])
     return (batch, plan_fits, f"{batch:>6} {'yes' if plan_fits else 'no':>5} {size_text(plan_answer['peak']):>10} {size_text(unplanned_answer['peak']):>10} {plan_answer['ns'] / unplanned_answer['ns']:>6.2f}x "
             f"{size_text(plan_answer['saved_bytes']):>10} {size_text(offloaded_bytes):>10}  {recomputed_text}")
 
 
 def plan_with_loss_shares(options, plan, batch_factor):
-    """(the Step, the planner's answer, the batch, number of shares of the loss) with the example inputs repeated `batch_factor` times. `begin` of
+    """(the StepNodes, the planner's answer, the batch, number of shares of the loss) with the example inputs repeated `batch_factor` times. `begin` of
     the answer is PyTorch's own choice for the loss that is not cut."""
     from . import chunks
 
@@ -78,12 +78,12 @@ def plan_with_loss_shares(options, plan, batch_factor):
     for share_count in share_counts:
         if share_count > 1:
             joint = capture_joint(options, batch_factor, chunks.LossesInShares(share_count))
-        step, answer = plan_joint(options, plan.usable, joint, options.effort)
-        unplanned_answer = answer["begin"] = unplanned_answer or answer["begin"]
-        if answer["plan"]["peak"] <= plan.usable:
+        step_nodes, planner_answer = plan_joint(options, plan.usable, joint, options.effort)
+        unplanned_answer = planner_answer["begin"] = unplanned_answer or planner_answer["begin"]
+        if planner_answer["plan"]["peak"] <= plan.usable:
             break
-    example_inputs = [n.meta["val"] for n in joint.graph.graph.nodes if n.name in joint.names and not joint.is_parameter_or_buffer(n)]
-    return step, answer, first_extent(example_inputs), share_count
+    example_inputs = [n.meta["val"] for n in joint.graph.graph.nodes if n.name in joint.name_of_input and not joint.is_parameter_or_buffer(n)]
+    return step_nodes, planner_answer, first_extent(example_inputs), share_count
 
 
 def first_extent(inputs):
@@ -107,7 +107,7 @@ def capture_joint(options, batch_factor, losses_in_shares):
 
 
 def plan_joint(options, budget_bytes, joint, effort):
-    """(the Step of the joint graph, the planner's answer)."""
+    """(the StepNodes of the joint graph, the planner's answer)."""
     from . import skips
     from .costs import MachineCosts
     from .fit import fastest_of, has_matrix_products, states_per_byte
@@ -117,10 +117,10 @@ def plan_joint(options, budget_bytes, joint, effort):
     costs = MachineCosts(read_machine(options.gpu.removeprefix("sim:")))
 
     def plan_graph(graph):
-        step, numbers_saved_by_pytorch = step_and_pytorchs_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
-        resident_bytes = [fields["bytes"] for fields in step.node_fields if fields["resident"]]
-        gradient_bytes = sum(fields["bytes"] for fields in step.node_fields if fields["backward_result"])
-        base_bytes = LIBRARY_BYTES * has_matrix_products(step) + sum(resident_bytes) + states_per_byte(options.optimizer) * gradient_bytes
-        return step, ask_planner(step, budget_bytes, base_bytes, costs.rates, True, numbers_saved_by_pytorch, effort, None if options.tier == "none" else options.tier)
+        step_nodes, numbers_saved_by_pytorch = step_and_pytorchs_choice(graph, joint.num_fwd_outputs, joint.static_input_numbers, costs)
+        resident_bytes = [fields["bytes"] for fields in step_nodes.node_fields if fields["resident"]]
+        gradient_bytes = sum(fields["bytes"] for fields in step_nodes.node_fields if fields["backward_result"])
+        base_bytes = LIBRARY_BYTES * has_matrix_products(step_nodes) + sum(resident_bytes) + states_per_byte(options.optimizer) * gradient_bytes
+        return step_nodes, ask_planner(step_nodes, budget_bytes, base_bytes, costs.rates, True, numbers_saved_by_pytorch, effort, None if options.tier == "none" else options.tier)
 
     return fastest_of(skips.make_graph_variants(joint.graph, budget_bytes), plan_graph, budget_bytes)[1]

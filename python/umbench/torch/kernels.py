@@ -51,9 +51,9 @@ def kernels_of(graph):
     computations = _computations_of_stored_values(graph)
     groups = _KernelGroups(computations)
     for node, computation in computations.items():
-        for base, is_elementwise in computation.reads.items():
-            if is_elementwise and maker_of(base) in computations:
-                groups.join_if_possible(maker_of(base), node)
+        for base_node, is_elementwise in computation.reads.items():
+            if is_elementwise and maker_of(base_node) in computations:
+                groups.join_if_possible(maker_of(base_node), node)
     for readers in _readers_by_value(computations).values():
         for first_reader, second_reader in zip(readers, readers[1:]):
             groups.join_if_possible(first_reader, second_reader)
@@ -101,15 +101,15 @@ def _make_computation(node, kind, unstored_computations):
     """The _Computation of a node. `unstored_computations`: {node: _Computation} of the nodes before it whose values do not lie in memory."""
     computation = _Computation(kind)
     for source in node.all_input_nodes:
-        base = base_of(source)
-        if base.op == "call_function" and inductor_kind(maker_of(base)) == NOTHING:
+        base_node = base_of(source)
+        if base_node.op == "call_function" and inductor_kind(maker_of(base_node)) == NOTHING:
             continue
         is_elementwise = is_read_elementwise(node, source, kind)
-        source_computation = unstored_computations.get(maker_of(base))
+        source_computation = unstored_computations.get(maker_of(base_node))
         if source_computation is None:
-            computation.reads[base] = computation.reads.get(base, True) and is_elementwise
+            computation.reads[base_node] = computation.reads.get(base_node, True) and is_elementwise
             continue
-        computation.inlined |= source_computation.inlined | {maker_of(base): None}
+        computation.inlined |= source_computation.inlined | {maker_of(base_node): None}
         for read_base, is_elementwise_in_source in source_computation.reads.items():
             computation.reads[read_base] = computation.reads.get(read_base, True) and is_elementwise_in_source and is_elementwise
     computation.extent = _result_and_reduced_numel(node, kind)
@@ -119,13 +119,13 @@ def _make_computation(node, kind, unstored_computations):
 
 def is_read_elementwise(node, source, kind):
     """Whether a node of this kind reads a source element by element, and no other part of the source's memory."""
-    base = base_of(source)
-    return kind in (COMPUTED, REDUCED) and operator_name(node) not in GATHERS and (largest_numel(source) >= largest_numel(base) or omits_only_padding(source, base))
+    base_node = base_of(source)
+    return kind in (COMPUTED, REDUCED) and operator_name(node) not in GATHERS and (largest_numel(source) >= largest_numel(base_node) or omits_only_padding(source, base_node))
 
 
-def omits_only_padding(view, base):
+def omits_only_padding(view, base_node):
     """Whether the node `view` has all rows of the matrix `base` without their padding."""
-    base_value, view_value = value_of(base), value_of(view)
+    base_value, view_value = value_of(base_node), value_of(view)
     if not isinstance(base_value, torch.Tensor) or base_value.dim() != 2 or not isinstance(view_value, torch.Tensor) or view_value.dim() < 2:
         return False
     row_length = view_value.shape[-1]
@@ -173,9 +173,9 @@ def _readers_by_value(computations):
     """{value in memory: [nodes that read all of it element by element]}."""
     readers_of_base = {}
     for node, computation in computations.items():
-        for base, is_elementwise in computation.reads.items():
-            if is_elementwise and computation.kind != ALONE and largest_numel(base) == computation.extent[0] * computation.extent[1]:
-                readers_of_base.setdefault(base, []).append(node)
+        for base_node, is_elementwise in computation.reads.items():
+            if is_elementwise and computation.kind != ALONE and largest_numel(base_node) == computation.extent[0] * computation.extent[1]:
+                readers_of_base.setdefault(base_node, []).append(node)
     return readers_of_base
 
 
@@ -184,16 +184,16 @@ def _make_kernel(members, computations, groups, returned_bases):
     member_set, computed_nodes, loops_of_base = set(members), {}, {}
     for member in members:
         computed_nodes |= computations[member].inlined | {member: None}
-        for base, is_elementwise in computations[member].reads.items():
-            if maker_of(base) not in member_set:
-                loops_of_base.setdefault(base, []).append((member, is_elementwise))
+        for base_node, is_elementwise in computations[member].reads.items():
+            if maker_of(base_node) not in member_set:
+                loops_of_base.setdefault(base_node, []).append((member, is_elementwise))
     kernel = Kernel(list(computed_nodes), list(loops_of_base), is_generated=computations[members[0]].kind != ALONE, later_steps=sum(computations[m].later_steps for m in members))
     for member in members:
         member_results = [u for u in member.users if base_of(u) is u and maker_of(u) is member] or [member]
         for result in member_results:
             if result in returned_bases or any(reader not in member_set for reader in groups.readers.get(result, ())):
                 kernel.writes.append(result)
-                kernel.overwritable[result] = [base for base, loops in loops_of_base.items() if loops == [(member, True)] or base is _value_scattered_over(member, loops)]
+                kernel.overwritable[result] = [base_node for base_node, loops in loops_of_base.items() if loops == [(member, True)] or base_node is _value_scattered_over(member, loops)]
             else:
                 kernel.inside.append(result)
     return kernel
@@ -213,15 +213,15 @@ class _KernelGroups:
         self.extents, self.predecessors = {}, {}
         for group, (node, computation) in enumerate(computations.items()):
             self.group_of[node], self.members[group], self.extents[group] = group, [node], computation.extent
-            for base in computation.reads:
-                self.readers.setdefault(base, []).append(node)
+            for base_node in computation.reads:
+                self.readers.setdefault(base_node, []).append(node)
             self.predecessors[group] = 0
             for group_read in self.groups_read_by(group):
                 self.predecessors[group] |= self.predecessors[group_read] | 1 << group_read
 
     def groups_read_by(self, group):
         """The groups whose results a group reads."""
-        makers = (maker_of(base) for node in self.members[group] for base in self.computations[node].reads)
+        makers = (maker_of(base_node) for node in self.members[group] for base_node in self.computations[node].reads)
         return {self.group_of[maker] for maker in makers if maker in self.group_of} - {group}
 
     def join_if_possible(self, first_node, second_node):
@@ -247,7 +247,7 @@ class _KernelGroups:
         """Whether `last_group` reads a reduction in steps of `first_group` and runs over more elements than its results, as the last step does."""
         stepwise_nodes = {node for node in self.members[first_group] if self.computations[node].later_steps}
         result_extents = {(self.computations[node].extent[0], 1) for node in stepwise_nodes}
-        return self.extents[last_group] not in result_extents and any(maker_of(base) in stepwise_nodes for node in self.members[last_group] for base in self.computations[node].reads)
+        return self.extents[last_group] not in result_extents and any(maker_of(base_node) in stepwise_nodes for node in self.members[last_group] for base_node in self.computations[node].reads)
 
     def _has_group_between(self, first_group, last_group):
         """Whether a third group has to run after `first_group` and before `last_group`."""

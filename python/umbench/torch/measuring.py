@@ -219,8 +219,8 @@ class OperatorTimes:
     def _make_attention_call(self, node):
         """As _make_call(), for attention. The function runs the kernel that PyTorch chooses on this GPU, even if the node names another one."""
         def make_argument(argument_name):
-            given = argument_of(node, argument_name) if any(a.name == argument_name for a in node.target._schema.arguments) else None
-            return self._random_operand(given.meta["val"], False) if isinstance(given, torch.fx.Node) else given
+            argument = argument_of(node, argument_name) if any(a.name == argument_name for a in node.target._schema.arguments) else None
+            return self._random_operand(argument.meta["val"], False) if isinstance(argument, torch.fx.Node) else argument
 
         operands = [make_argument(name) for name in ("query", "key", "value")]
         attend = functools.partial(torch.nn.functional.scaled_dot_product_attention, *operands, attn_mask=make_argument("attn_bias"),

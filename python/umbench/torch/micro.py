@@ -45,18 +45,18 @@ class MicroBatches(torch.autograd.Function):
     """Computes the gradients together with the loss. The gradient of the loss only multiplies them."""
 
     @staticmethod
-    def forward(ctx, run, parts, *parameters):
+    def forward(ctx, compute_loss, parts, *parameters):
         """Runs the parts, which split_batch() returned; returns the mean of their losses."""
         total_loss, gradient_sums = None, None
         for inputs, keyword_inputs in parts:
             with torch.enable_grad():
-                loss = run(*inputs, **keyword_inputs)
-                if not isinstance(loss, torch.Tensor) or loss.dim():
+                part_loss = compute_loss(*inputs, **keyword_inputs)
+                if not isinstance(part_loss, torch.Tensor) or part_loss.dim():
                     raise NoPlan("micro batches need a model whose result is its loss, a mean over the batch")
-                gradients = torch.autograd.grad(loss / len(parts), parameters, allow_unused=True)
-            total_loss = loss.detach() if total_loss is None else total_loss + loss.detach()
+                gradients = torch.autograd.grad(part_loss / len(parts), parameters, allow_unused=True)
+            total_loss = part_loss.detach() if total_loss is None else total_loss + part_loss.detach()
             gradient_sums = list(gradients) if gradient_sums is None else [gradient if gradient_sum is None else gradient_sum if gradient is None else gradient_sum.add_(gradient) for gradient_sum, gradient in zip(gradient_sums, gradients)]
-            del loss, gradients
+            del part_loss, gradients
         ctx.sums = gradient_sums
         return total_loss / len(parts)
 
@@ -66,10 +66,10 @@ class MicroBatches(torch.autograd.Function):
         return None, None, *(None if gradient_sum is None else gradient_sum.mul_(factor) for gradient_sum in gradient_sums)
 
 
-def run_in_parts(run, model, part_count, inputs, keyword_inputs):
-    """The mean of the losses that `run` returns for the parts of the batch."""
+def run_in_parts(compute_loss, model, part_count, inputs, keyword_inputs):
+    """The mean of the losses that `compute_loss` returns for the parts of the batch."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    return MicroBatches.apply(run, split_batch(part_count, inputs, keyword_inputs), *parameters)
+    return MicroBatches.apply(compute_loss, split_batch(part_count, inputs, keyword_inputs), *parameters)
 
 
 def batch_size_of(inputs, keyword_inputs):

@@ -213,10 +213,10 @@ def _expert_operations(operands):
     """The operations of a product of experts: each row is multiplied by the matrix of its expert. Matrices have the extents experts, rows,
     columns."""
     matrices = next((t for t in operands if t.dim() == 3), None)
-    rows = next(t for t in operands if t.dim() == 2)
+    row_matrix = next(t for t in operands if t.dim() == 2)
     if matrices is None:  # the gradient of the matrices is a sum over the rows
-        return 2 * math.prod(rows.shape) * next(t for t in operands[1:] if t.dim() == 2).shape[1]
-    return 2 * rows.shape[0] * math.prod(matrices.shape[1:])
+        return 2 * math.prod(row_matrix.shape) * next(t for t in operands[1:] if t.dim() == 2).shape[1]
+    return 2 * row_matrix.shape[0] * math.prod(matrices.shape[1:])
 
 
 def argument_of(node, argument_name):

@@ -19,27 +19,27 @@ class _Memory:
         self.kernels, self.kept_bases = kernels, kept_bases
         self.readers, self.writer = {}, {}
         for kernel_number, kernel in enumerate(kernels):
-            self.writer |= {base: kernel_number for base in kernel.writes}
-            for base in kernel.reads:
-                self.readers.setdefault(base, set()).add(kernel_number)
+            self.writer |= {base_node: kernel_number for base_node in kernel.writes}
+            for base_node in kernel.reads:
+                self.readers.setdefault(base_node, set()).add(kernel_number)
         bases = {*self.readers, *self.writer}
-        self.size = {base: sum(map(stored_bytes, tensors_of(base))) for base in bases}
-        self.inside_bytes = [sum(stored_bytes(value) for base in kernel.inside for value in tensors_of(base)) for kernel in kernels]
-        self.written_bytes = [inside_bytes + sum(self.size[base] for base in kernel.writes) for kernel, inside_bytes in zip(kernels, self.inside_bytes)]
-        self.given_bytes = sum(byte_count for base, byte_count in self.size.items() if base not in self.writer and base not in kept_bases)
-        self.predecessors = [{self.writer[base] for base in kernel.reads if base in self.writer} - {kernel_number} for kernel_number, kernel in enumerate(kernels)]
+        self.size = {base_node: sum(map(stored_bytes, tensors_of(base_node))) for base_node in bases}
+        self.inside_bytes = [sum(stored_bytes(value) for base_node in kernel.inside for value in tensors_of(base_node)) for kernel in kernels]
+        self.written_bytes = [inside_bytes + sum(self.size[base_node] for base_node in kernel.writes) for kernel, inside_bytes in zip(kernels, self.inside_bytes)]
+        self.given_bytes = sum(byte_count for base_node, byte_count in self.size.items() if base_node not in self.writer and base_node not in kept_bases)
+        self.predecessors = [{self.writer[base_node] for base_node in kernel.reads if base_node in self.writer} - {kernel_number} for kernel_number, kernel in enumerate(kernels)]
 
     def bytes_freed_by(self, kernel_number, remaining_readers):
         """Bytes that are freed after a kernel. `remaining_readers`: {base: remaining readers}."""
         kernel = self.kernels[kernel_number]
-        bases_read_last = [base for base in kernel.reads if base not in self.kept_bases and remaining_readers.get(base) == {kernel_number}]
-        unread_bases = [base for base in kernel.writes if base not in self.kept_bases and not remaining_readers.get(base)]
-        return self.inside_bytes[kernel_number] + sum(self.size[base] for base in bases_read_last + unread_bases)
+        bases_read_last = [base_node for base_node in kernel.reads if base_node not in self.kept_bases and remaining_readers.get(base_node) == {kernel_number}]
+        unread_bases = [base_node for base_node in kernel.writes if base_node not in self.kept_bases and not remaining_readers.get(base_node)]
+        return self.inside_bytes[kernel_number] + sum(self.size[base_node] for base_node in bases_read_last + unread_bases)
 
     def peak_of_order(self, kernel_numbers):
         """The peak in bytes if the kernels run in this order."""
         held_bytes = peak_bytes = self.given_bytes
-        remaining_readers = {base: set(kernel_numbers_of_readers) for base, kernel_numbers_of_readers in self.readers.items()}
+        remaining_readers = {base_node: set(kernel_numbers_of_readers) for base_node, kernel_numbers_of_readers in self.readers.items()}
         for kernel_number in kernel_numbers:
             held_bytes += self.written_bytes[kernel_number]
             peak_bytes = max(peak_bytes, held_bytes)
@@ -49,15 +49,15 @@ class _Memory:
 
     def remove_reader(self, kernel_number, remaining_readers):
         """Removes a kernel from the remaining readers of the values that it reads."""
-        for base in self.kernels[kernel_number].reads:
-            remaining_readers[base].discard(kernel_number)
+        for base_node in self.kernels[kernel_number].reads:
+            remaining_readers[base_node].discard(kernel_number)
 
     def order_by_memory(self):
         """An order that always picks, of the kernels that may run, the one that frees most and does not raise the peak, else the
         smallest."""
-        remaining_readers = {base: set(reader_numbers) for base, reader_numbers in self.readers.items()}
+        remaining_readers = {base_node: set(reader_numbers) for base_node, reader_numbers in self.readers.items()}
         held_bytes = self.given_bytes
-        peak_bytes = max(held_bytes, sum(byte_count for base, byte_count in self.size.items() if base in self.kept_bases and base in self.writer))
+        peak_bytes = max(held_bytes, sum(byte_count for base_node, byte_count in self.size.items() if base_node in self.kept_bases and base_node in self.writer))
         remaining_predecessors, ordered_numbers = [set(predecessors) for predecessors in self.predecessors], []
         ready_numbers = {waiting_number for waiting_number, predecessors in enumerate(remaining_predecessors) if not predecessors}
         while ready_numbers:

@@ -70,28 +70,28 @@ class Plan:
         self.within = False
         warnings.warn("the cache of PyTorch's allocator was emptied, and memory could not be mapped again: a hard cap may fail", stacklevel=4)
 
-    def store_answer(self, step, answer, base_bytes, share_count=1):
-        """Stores the planner's answer for a Step."""
-        plan_answer, unplanned_answer = answer["plan"], answer["begin"]
+    def store_answer(self, step_nodes, planner_answer, base_bytes, share_count=1):
+        """Stores the planner's answer for a StepNodes."""
+        plan_answer, unplanned_answer = planner_answer["plan"], planner_answer["begin"]
         self.chunks = share_count
-        self.base_bytes, self.bound = base_bytes, answer["bound"]
-        self.saved = [step.nodes[number].name for number in plan_answer["saved"]]
-        self.offloaded = [step.nodes[number].name for number, _, _ in plan_answer["offloaded"]]
-        self.offloaded_bytes = sum(step.node_fields[number]["bytes"] for number, _, _ in plan_answer["offloaded"])
-        self.recomputed = [step.nodes[number].name for number in plan_answer["recomputed"]]
+        self.base_bytes, self.bound = base_bytes, planner_answer["bound"]
+        self.saved = [step_nodes.nodes[number].name for number in plan_answer["saved"]]
+        self.offloaded = [step_nodes.nodes[number].name for number, _, _ in plan_answer["offloaded"]]
+        self.offloaded_bytes = sum(step_nodes.node_fields[number]["bytes"] for number, _, _ in plan_answer["offloaded"])
+        self.recomputed = [step_nodes.nodes[number].name for number in plan_answer["recomputed"]]
         self.predicted = {"peak": plan_answer["peak"], "ms": plan_answer["ns"] / 1e6, "saved": plan_answer["saved_bytes"], "forward_peak": plan_answer["forward_peak"],
-                          "evaluations": plan_answer["evaluations"], "library_ms": library_call_ms(step, plan_answer)}
+                          "evaluations": plan_answer["evaluations"], "library_ms": library_call_ms(step_nodes, plan_answer)}
         self.unplanned = {"peak": unplanned_answer["peak"], "ms": unplanned_answer["ns"] / 1e6, "saved": unplanned_answer["saved_bytes"]}
-        self.modules = summarize_modules(step, plan_answer)
-        self.peak_at = step.nodes[plan_answer["peak_node"]].name if plan_answer["peak_node"] >= 0 else ""
+        self.modules = summarize_modules(step_nodes, plan_answer)
+        self.peak_at = step_nodes.nodes[plan_answer["peak_node"]].name if plan_answer["peak_node"] >= 0 else ""
 
-    def store_differences(self, forward, backward):
+    def store_differences(self, forward_module, backward_module):
         """Sets `differences` to the names of nodes that PyTorch's two graphs save, recompute or offload unlike the plan."""
-        saved_names = {node.name for node in backward.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
-        names_run_per_pass = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward, backward)]
-        names_run_per_pass = [{name for name in names if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names in names_run_per_pass]
+        saved_names = {node.name for node in backward_module.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
+        names_run_per_pass = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward_module, backward_module)]
+        names_run_per_pass = [{name for name in names_of_pass if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names_of_pass in names_run_per_pass]
         self.differences = (sorted(saved_names ^ set(self.saved)) + sorted((names_run_per_pass[0] & names_run_per_pass[1]) ^ set(self.recomputed))
-                            + sorted(copies.names_copied_back(backward) ^ set(self.offloaded)))
+                            + sorted(copies.names_copied_back(backward_module) ^ set(self.offloaded)))
 
     def min_budget(self, peak=None):
         """The smallest budget for a plan with this peak; without an argument, of this plan."""
@@ -123,25 +123,25 @@ class Plan:
         return "\n".join(lines)
 
 
-def library_call_ms(step, plan_answer):
+def library_call_ms(step_nodes, plan_answer):
     """Milliseconds of the nodes that are not fused, also of those computed again, with the gaps after them."""
-    recomputed_fields = [step.node_fields[i] for i in plan_answer["recomputed"]]
-    return sum(fields["ns"] for fields in [*step.node_fields, *recomputed_fields] if fields["kind"] == "kernel") / 1e6
+    recomputed_fields = [step_nodes.node_fields[i] for i in plan_answer["recomputed"]]
+    return sum(fields["ns"] for fields in [*step_nodes.node_fields, *recomputed_fields] if fields["kind"] == "kernel") / 1e6
 
 
-def summarize_modules(step, plan_answer):
+def summarize_modules(step_nodes, plan_answer):
     """{module: [bytes saved, bytes of these on the host, [names of library calls that are recomputed]]}."""
     entry_by_module, offloaded_numbers = {}, {number for number, _, _ in plan_answer["offloaded"]}
 
     def entry_of(node_number):
-        return entry_by_module.setdefault(module_path_of(step.nodes[node_number]), [0, 0, []])
+        return entry_by_module.setdefault(module_path_of(step_nodes.nodes[node_number]), [0, 0, []])
 
     for number in plan_answer["saved"]:
-        entry_of(number)[0] += step.node_fields[number]["bytes"]
-        entry_of(number)[1] += step.node_fields[number]["bytes"] if number in offloaded_numbers else 0
+        entry_of(number)[0] += step_nodes.node_fields[number]["bytes"]
+        entry_of(number)[1] += step_nodes.node_fields[number]["bytes"] if number in offloaded_numbers else 0
     for number in plan_answer["recomputed"]:
-        if step.node_fields[number]["kind"] == "kernel":
-            entry_of(number)[2].append(operator_name(step.nodes[number]))
+        if step_nodes.node_fields[number]["kind"] == "kernel":
+            entry_of(number)[2].append(operator_name(step_nodes.nodes[number]))
     return entry_by_module
 
 

@@ -176,8 +176,8 @@ def compile_kernel(module, example_operands):
     """The function that Inductor makes of a traced graph: it takes a list of tensors. `example_operands`: fake tensors of their shapes and types."""
     from torch._inductor.compile_fx import compile_fx_inner
 
-    run = compile_fx_inner(module, example_operands, is_inference=True)
-    return lambda given: run(list(given))
+    run_compiled = compile_fx_inner(module, example_operands, is_inference=True)
+    return lambda operands: run_compiled(list(operands))
 
 
 @contextlib.contextmanager
@@ -476,9 +476,9 @@ def call_after_backward(result, callback):
     return bool(tensors)
 
 
-def forget_dynamic_sizes(values):
+def forget_dynamic_sizes(inputs):
     """Removes the marks of tensors whose sizes may change. PyTorch marks them after a model was compiled for several sizes."""
-    for leaf in tree_leaves(values):
+    for leaf in tree_leaves(inputs):
         if isinstance(leaf, torch.Tensor):
             vars(leaf).pop("_dynamo_weak_dynamic_indices", None)
 

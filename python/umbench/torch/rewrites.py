@@ -115,16 +115,16 @@ def insert_recomputation(node):
     copy of the node."""
     copy_of_node = {}
 
-    def copy(source_node):
+    def copy_if_recomputed(source_node):
         if source_node.op != "call_function" or inductor_kind(source_node) not in (COMPUTED, VIEW) or largest_numel(source_node) < largest_numel(node):
             return source_node
         if source_node not in copy_of_node:
-            sources = {source: copy(source) for source in source_node.all_input_nodes}
+            sources = {source: copy_if_recomputed(source) for source in source_node.all_input_nodes}
             with source_node.graph.inserting_after(node if not copy_of_node else list(copy_of_node.values())[-1]):
                 copy_of_node[source_node] = source_node.graph.node_copy(source_node, sources.get)
         return copy_of_node[source_node]
 
-    return copy(node)
+    return copy_if_recomputed(node)
 
 
 def empty_dense_like(traced_tensor):
@@ -157,11 +157,11 @@ def widens(node):
 def recompute_relu_for_mask(joint):
     """Computes a ReLU again for the mask of its gradient, from the convolution's result, if the backward graph reads that result anyway for the
     normalisation before the ReLU. Then the first result of the ReLU can be freed earlier."""
-    backward = backward_nodes_of(joint.graph)
+    backward_nodes = backward_nodes_of(joint.graph)
     for node in joint.graph.find_nodes(op="call_function", target=aten.le.Scalar):
         relu = node.args[0]
         sources = _large_sources(relu) if operator_name(relu) == "relu" else ()
-        if len(sources) == 1 and _is_read_by_backward(*sources, relu, backward):
+        if len(sources) == 1 and _is_read_by_backward(*sources, relu, backward_nodes):
             node.replace_input_with(relu, insert_recomputation(relu))
 
 

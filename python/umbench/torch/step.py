@@ -16,7 +16,7 @@ from .values import base_of, changed_input_nodes, is_tangent, module_path_of, ou
 RATE_SHARE_OF_UNALIGNED_ROWS = 0.4  # measured for the softmax of Swin-T's windows and its gradient on an H100
 
 
-class Step:
+class StepNodes:
     """`node_fields`: dictionaries of torch_node's fields (planners/torch_target.hpp); `nodes`: the nodes themselves."""
 
     def __init__(self, nodes, node_fields):
@@ -33,15 +33,15 @@ class Step:
 
 
 def step_and_pytorchs_choice(joint, num_fwd_outputs, static_inputs, costs):
-    """(the Step, {numbers of the nodes that PyTorch would save without a budget})."""
+    """(the StepNodes, {numbers of the nodes that PyTorch would save without a budget})."""
     node_info = private.classify_nodes(joint, num_fwd_outputs, static_inputs)
-    step = make_step(joint, node_info, num_fwd_outputs, costs)
-    number_of = {node: i for i, node in enumerate(step.nodes)}
-    return step, {step.root_of(number_of[n]) for n in private.nodes_saved_by_pytorch(joint, node_info) if n in number_of}
+    step_nodes = make_step(joint, node_info, num_fwd_outputs, costs)
+    number_of = {node: i for i, node in enumerate(step_nodes.nodes)}
+    return step_nodes, {step_nodes.root_of(number_of[n]) for n in private.nodes_saved_by_pytorch(joint, node_info) if n in number_of}
 
 
 def make_step(joint, node_info, num_fwd_outputs, costs):
-    """The Step of a joint graph. `costs.node_ns(node)` and `costs.workspace_bytes(node)` are the costs of nodes that are not fused."""
+    """The StepNodes of a joint graph. `costs.node_ns(node)` and `costs.workspace_bytes(node)` are the costs of nodes that are not fused."""
     output_nodes, changed_inputs_of_graph = output_nodes_of(joint.graph), changed_input_nodes(joint.graph, num_fwd_outputs)
     device_type, returned_bases = device_type_of(joint), {base_of(n) for n in output_nodes if isinstance(n, torch.fx.Node)}
     number_of, node_fields, nodes, number_of_family = {}, [], [], {}
@@ -73,7 +73,7 @@ def make_step(joint, node_info, num_fwd_outputs, costs):
             if isinstance(node, torch.fx.Node):
                 node_fields[number_of[node]][field] = True
     copy_repeatable_to_items(nodes, node_fields, number_of)
-    return Step(nodes, node_fields)
+    return StepNodes(nodes, node_fields)
 
 
 def copy_repeatable_to_items(nodes, node_fields, number_by_node):

@@ -27,14 +27,14 @@ def main():
     parser.add_argument("--out", required=True, metavar="FILE.jsonl", help="a line for each model is appended")
     parser.add_argument("--only", metavar="NAMES", help="functions, by commas")
     options = parser.parse_args()
-    table = export.load_module(options.models).TABLE
-    function_names = options.only.split(",") if options.only else list(table)
+    options_of_function = export.load_module(options.models).TABLE
+    function_names = options.only.split(",") if options.only else list(options_of_function)
     for function_name in function_names:
-        if function_name not in table:
+        if function_name not in options_of_function:
             raise load.BadInput(f"--only {function_name}: TABLE of {options.models} has no such function")
     result_rows = []
     for function_name in function_names:
-        result_rows.append(export_model(options.models, function_name, table[function_name]))
+        result_rows.append(export_model(options.models, function_name, options_of_function[function_name]))
         with open(options.out, "a", encoding="utf-8") as file:
             file.write(json.dumps(result_rows[-1]) + "\n")
         print(row_text(result_rows[-1]), flush=True)

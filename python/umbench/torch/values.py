@@ -49,9 +49,9 @@ def base_of(node):
     return node
 
 
-def maker_of(base):
+def maker_of(base_node):
     """The operator that writes the memory of a base."""
-    return base.args[0] if base.target is operator.getitem else base
+    return base_node.args[0] if base_node.target is operator.getitem else base_node
 
 
 def stored_numel(tensor):
@@ -95,13 +95,13 @@ def _plain_module_path(pytorch_path):
     return pytorch_path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")
 
 
-def add_unique_name(names, wanted_name):
+def add_unique_name(used_names, wanted_name):
     """Adds a free name to the set of names and returns it: the wanted name, or that with the first free number."""
     name, suffix_number = wanted_name, 1
-    while name in names:
+    while name in used_names:
         suffix_number += 1
         name = f"{wanted_name}.{suffix_number}"
-    names.add(name)
+    used_names.add(name)
     return name
 
 

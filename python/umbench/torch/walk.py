@@ -84,12 +84,12 @@ class Walk:
 
     def relation_to_batch(self, node, result_index=None):
         """How a node's extents depend on the batch: "batch" if the first grows with it, "whole" if none does, else "other"."""
-        values = [n.meta.get("val") for n in (node, self.twice.get(node)) if n is not None]
+        traced_values = [n.meta.get("val") for n in (node, self.twice.get(node)) if n is not None]
         if result_index is not None:
-            values = [value[result_index] for value in values]
-        if len(values) < 2:
+            traced_values = [value[result_index] for value in traced_values]
+        if len(traced_values) < 2:
             return "other"
-        extents, doubled_extents = (list(value.shape) for value in values)
+        extents, doubled_extents = (list(value.shape) for value in traced_values)
         if extents == doubled_extents:
             return "whole"
         first_extent_doubles = len(extents) == len(doubled_extents) and bool(extents) and doubled_extents == [2 * extents[0], *extents[1:]] and extents[0] % self.samples == 0
@@ -120,12 +120,12 @@ class Walk:
         """(operations, bytes read and written, whether the operations are products of matrices)."""
         read_values = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)
                 and self.views.get(n) is not None]
-        values = read_values + [v for v in tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
-        moved_bytes = sum(stored_numel(v) * SIZES[operators.TYPES[v.dtype]] if v.dtype in operators.TYPES else 0 for v in values)
+        operand_and_result_values = read_values + [v for v in tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
+        moved_bytes = sum(stored_numel(v) * SIZES[operators.TYPES[v.dtype]] if v.dtype in operators.TYPES else 0 for v in operand_and_result_values)
         operations = operators.matrix_operations(node)
         if operations is not None:
             return operations, moved_bytes, True
-        return max((stored_numel(v) for v in values), default=0), moved_bytes, False
+        return max((stored_numel(v) for v in operand_and_result_values), default=0), moved_bytes, False
 
     def plain_tensor(self, node):
         """The GraphTensor whose elements a node has completely and in the same order, or None."""

@@ -96,8 +96,8 @@ class Bench:
 
     def having_known_budgets(self, specs):
         """Those of the specs whose budgets are known; all if none is. The budget of a fitted cell is known once its plain cell was measured."""
-        known = [spec for spec in specs if spec[1] != "fit" or spec[0] in self.peaks]
-        return known or specs
+        specs_with_known_budgets = [spec for spec in specs if spec[1] != "fit" or spec[0] in self.peaks]
+        return specs_with_known_budgets or specs
 
     def measure_cells(self, specs, max_compile_seconds, gpu_number=None):
         """Compiles the cells of `specs` at the same time, for at most `max_compile_seconds`, then measures one after the other."""
@@ -123,17 +123,17 @@ class Bench:
     def measure_cell(self, process):
         """Times a cell in turns with the plain one of its model, and profiles it."""
         plain_process = self.plain.get(process.model, process)
-        times, plain_times = [], []
+        times_ms, plain_times_ms = [], []
         for _ in range(TURNS):
-            plain_times += plain_process.ask("time").get("ms", []) if plain_process is not process else []
+            plain_times_ms += plain_process.ask("time").get("ms", []) if plain_process is not process else []
             answer = process.ask("time")
-            times += answer.pop("ms", [])
+            times_ms += answer.pop("ms", [])
             process.row |= answer
-        if times:
-            process.row |= {"ms": statistics.median(times), "ms_range": [min(times), max(times)], "samples": len(times)}
-        if plain_times:
-            plain_ms = statistics.median(plain_times)
-            process.row |= {"plain_ms": plain_ms, "plain_ms_range": [min(plain_times), max(plain_times)], "over": process.row["ms"] / plain_ms}
+        if times_ms:
+            process.row |= {"ms": statistics.median(times_ms), "ms_range": [min(times_ms), max(times_ms)], "samples": len(times_ms)}
+        if plain_times_ms:
+            plain_ms = statistics.median(plain_times_ms)
+            process.row |= {"plain_ms": plain_ms, "plain_ms_range": [min(plain_times_ms), max(plain_times_ms)], "over": process.row["ms"] / plain_ms}
         process.row |= process.ask("profile")
         if process.way != "plain":
             process.row |= process.ask("cap")

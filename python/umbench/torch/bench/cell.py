@@ -83,7 +83,7 @@ class Training:
             facts |= {"parts": plan.micro_batches, "predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
                       "plans": plan.plans, "tried": plan.tried, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
                       "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at, "untimed": plan.untimed,
-                      "kernels_again": sum(len(again) for *_, again in plan.modules.values())}
+                      "kernels_again": sum(len(recomputed_names) for *_, recomputed_names in plan.modules.values())}
         for _ in range(3):
             self.run_step()
         if plan is not None:
@@ -183,8 +183,8 @@ def compile_model(model, optimizer, options):
         torch._functorch.config.activation_memory_budget = options.value
     if options.way in ("blocks", "selective"):
         checkpoint_blocks(model.model, int(options.value), options.way == "selective")
-    run = torch.compile(model)
-    return with_save_on_cpu(run) if options.way == "save_on_cpu" else run
+    compiled_model = torch.compile(model)
+    return with_save_on_cpu(compiled_model) if options.way == "save_on_cpu" else compiled_model
 
 
 def checkpoint_blocks(model, every_nth, is_selective):

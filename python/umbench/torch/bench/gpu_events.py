@@ -22,7 +22,7 @@ def profile_steps(run_step):
         run_step()
     events = record_gpu_events(lambda: [run_step() for _ in range(CONSECUTIVE_STEPS)])
     kernels = [e for e in events if e[1] == main_stream_of(events) and not is_copy(e[0])]
-    busy_us = total_length(merged_spans([(begin, end) for _, _, begin, end in kernels]))
+    busy_us = total_length(merged_spans([(begin_us, end_us) for _, _, begin_us, end_us in kernels]))
     span_us = max(e[3] for e in kernels) - min(e[2] for e in kernels)
     return summary | {"in_a_row": {"steps": CONSECUTIVE_STEPS, "ms": span_us / 1e3 / CONSECUTIVE_STEPS, "kernel_ms": busy_us / 1e3 / CONSECUTIVE_STEPS}}
 
@@ -47,9 +47,9 @@ def summarize_times(events):
     main_stream = main_stream_of(events)
     kernels = [e for e in events if e[1] == main_stream and not is_copy(e[0])]
     copies = [e for e in events if e[1] != main_stream and is_copy(e[0])]
-    generated_us = sum(end - begin for name, _, begin, end in kernels if name.startswith("triton_"))
-    optimizer_us = sum(end - begin for name, _, begin, end in kernels if "multi_tensor_apply" in name)
-    busy_spans = merged_spans([(begin, end) for _, _, begin, end in kernels])
+    generated_us = sum(end_us - begin_us for name, _, begin_us, end_us in kernels if name.startswith("triton_"))
+    optimizer_us = sum(end_us - begin_us for name, _, begin_us, end_us in kernels if "multi_tensor_apply" in name)
+    busy_spans = merged_spans([(begin_us, end_us) for _, _, begin_us, end_us in kernels])
     summary = {"kernel_ms": {"all": total_length(busy_spans) / 1e3, "generated": generated_us / 1e3, "optimizer": optimizer_us / 1e3, "count": len(kernels)},
              "kernels": kernels_with_most_time(kernels)}
     if copies:
@@ -62,10 +62,10 @@ def summarize_times(events):
 def kernels_with_most_time(kernel_events, max_kernels=30):
     """[[name, number of launches, milliseconds of all]] of the kernels that take most, at most `max_kernels` of them."""
     count_and_ms_of_name = {}
-    for name, _, begin, end in kernel_events:
-        count, ms = count_and_ms_of_name.get(name, (0, 0.0))
-        count_and_ms_of_name[name] = count + 1, ms + (end - begin) / 1e3
-    return [[name[:90], count, round(ms, 4)] for name, (count, ms) in sorted(count_and_ms_of_name.items(), key=lambda name_and_total: -name_and_total[1][1])[:max_kernels]]
+    for name, _, begin_us, end_us in kernel_events:
+        launch_count, ms = count_and_ms_of_name.get(name, (0, 0.0))
+        count_and_ms_of_name[name] = launch_count + 1, ms + (end_us - begin_us) / 1e3
+    return [[name[:90], launch_count, round(ms, 4)] for name, (launch_count, ms) in sorted(count_and_ms_of_name.items(), key=lambda name_and_total: -name_and_total[1][1])[:max_kernels]]
 
 
 def is_copy(event_name):

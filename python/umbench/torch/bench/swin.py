@@ -70,9 +70,9 @@ class Swin(nn.Module):
         super().__init__()
         self.patches, self.first = nn.Conv2d(3, width, 4, 4), nn.LayerNorm(width)
         stages, image_size = [], image_size // 4
-        for i, count in enumerate(blocks_per_stage):
-            stages += [PatchMerging(width << i - 1)] if i else []
-            stages += [WindowBlock(width << i, head_count << i, image_size >> i, j % 2 == 1 and image_size >> i > WINDOW_SIDE) for j in range(count)]
+        for stage, block_count in enumerate(blocks_per_stage):
+            stages += [PatchMerging(width << stage - 1)] if stage else []
+            stages += [WindowBlock(width << stage, head_count << stage, image_size >> stage, block_index % 2 == 1 and image_size >> stage > WINDOW_SIDE) for block_index in range(block_count)]
         self.blocks = nn.Sequential(*stages)
         width <<= len(blocks_per_stage) - 1
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, class_count)
