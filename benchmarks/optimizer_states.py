@@ -114,7 +114,7 @@ def make_managed_placement(advice_and_devices=(), prefetches_to_device=False, pr
     return place_states
 
 
-def make_chunked_step(move_to_device, move_to_host, states, w, g):
+def make_chunked_step(move_to_device, move_to_host, states, weights, gradients):
     """Returns a function that runs the step of a given number in chunks: while the kernel runs on one chunk, the next is moved to the device and
     the previous one to the host. move_to_device(state, buffer_index, first_element, element_count) returns the chunk on the device."""
     streams = [torch.cuda.Stream() for _ in range(3)]  # for copies to the GPU, the kernel, and copies to the host
@@ -124,15 +124,15 @@ def make_chunked_step(move_to_device, move_to_host, states, w, g):
         for stream in streams:
             stream.wait_stream(caller_stream)
         copied_events = []  # events after the copy of each chunk to the host
-        for chunk_index, first_element in enumerate(range(0, w.numel(), CHUNK_ELEMENTS)):
-            element_count = min(CHUNK_ELEMENTS, w.numel() - first_element)
+        for chunk_index, first_element in enumerate(range(0, weights.numel(), CHUNK_ELEMENTS)):
+            element_count = min(CHUNK_ELEMENTS, weights.numel() - first_element)
             with torch.cuda.stream(streams[0]):
                 if chunk_index >= BUFFER_COUNT:
                     streams[0].wait_event(copied_events[chunk_index - BUFFER_COUNT])
                 m, v = (move_to_device(state, chunk_index % BUFFER_COUNT, first_element, element_count) for state in states)
             streams[1].wait_stream(streams[0])
             with torch.cuda.stream(streams[1]):
-                run_adamw_step(w[first_element:first_element + element_count], g[first_element:first_element + element_count], m, v, step_number)
+                run_adamw_step(weights[first_element:first_element + element_count], gradients[first_element:first_element + element_count], m, v, step_number)
             streams[2].wait_stream(streams[1])
             with torch.cuda.stream(streams[2]):
                 for state in states:

@@ -112,8 +112,8 @@ def main():
         done_keys = {tuple(line.get(field) for field in KEY_FIELDS) for line in timed.read_lines_if_exists(options.out)}
         missing_tasks = [task for task in tasks(options.umbench, folder, options.build) if tuple(task[field] for field in KEY_FIELDS) not in done_keys]
         with options.out.open("a", encoding="utf-8") as file:
-            for finished in as_completed([pool.submit(measure_planning, options.umbench, task) for task in missing_tasks]):
-                print(json.dumps(finished.result()), file=file, flush=True)
+            for finished_future in as_completed([pool.submit(measure_planning, options.umbench, task) for task in missing_tasks]):
+                print(json.dumps(finished_future.result()), file=file, flush=True)
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ def _child_main(function, task, sender):
     try:
         answer = (function(task), None)
     except Exception as error:
-        text = str(error).strip()
-        answer = (None, f"{type(error).__name__}: {text.splitlines()[0] if text else 'no message'}")
+        error_text = str(error).strip()
+        answer = (None, f"{type(error).__name__}: {error_text.splitlines()[0] if error_text else 'no message'}")
     sender.send(answer)
     sender.close()
     sys.stderr.flush()

@@ -139,7 +139,7 @@ def test_points_are_dropped_if_something_else_allocates_the_size_of_a_mark(monke
 
     told, found = record_history_calls(monkeypatch), arena.Arena(torch.device("cuda", 0), 2**30)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(private, "current_stream_handle", lambda gpu: 0)
+    monkeypatch.setattr(private, "read_current_stream_handle", lambda gpu: 0)
     monkeypatch.setattr(private, "take_bytes", lambda size, stream: 1)
     monkeypatch.setattr(private, "give_bytes", lambda address: None)
     found.begin_recording()

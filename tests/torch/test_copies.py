@@ -239,7 +239,7 @@ def test_the_driver_is_called_with_the_gpu_as_the_current_one(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "current_device", lambda: now[0])
     monkeypatch.setattr(torch.cuda, "device", make_current)
-    monkeypatch.setattr(copy_streams.private, "current_stream_handle", lambda gpu: 0)
+    monkeypatch.setattr(copy_streams.private, "read_current_stream_handle", lambda gpu: 0)
     line = object.__new__(copy_streams.CopyStream)
     line.gpu_number, line.managed, line.handle, line.ready = 1, False, 11, 12
     line.record = line.wait = line.copy = lambda *given: calls.append((now[0], *given)) or 0

@@ -167,9 +167,9 @@ def _separate_bias(x, weight, bias, *others):
     return aten.convolution(x, weight, None, *others) + bias.view([-1] + [1] * (x.dim() - 2))
 
 
-def _separate_bias_gradient(gradient, x, weight, sizes, *others):
+def _separate_bias_gradient(gradient, x, weight, bias_sizes, *others):
     *others, (wants_x, wants_weight, wants_bias) = others
     if not wants_bias:
         return NotImplemented
-    gradients = aten.convolution_backward(gradient, x, weight, sizes, *others, [wants_x, wants_weight, False])
+    gradients = aten.convolution_backward(gradient, x, weight, bias_sizes, *others, [wants_x, wants_weight, False])
     return gradients[0], gradients[1], gradient.sum([0, *range(2, gradient.dim())])

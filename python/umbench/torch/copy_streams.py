@@ -52,7 +52,7 @@ class CopyStream:
     def begin_copy(self, target_address, source_address, byte_count, done_event_handle):
         """Copies between two addresses after all that the GPU's current stream was given so far, and records `done_event_handle`, a handle."""
         with with_gpu_current(self.gpu_number):
-            raise_if_error(self.record(self.ready, private.current_stream_handle(self.gpu_number)) or self.wait(self.handle, self.ready, 0)
+            raise_if_error(self.record(self.ready, private.read_current_stream_handle(self.gpu_number)) or self.wait(self.handle, self.ready, 0)
                    or self._copy(target_address, source_address, byte_count) or self.record(done_event_handle, self.handle))
 
     def _copy(self, target_address, source_address, byte_count):
@@ -68,7 +68,7 @@ class CopyStream:
     def make_current_stream_wait(self, event_handle):
         """Makes the GPU's current stream wait for the event."""
         with with_gpu_current(self.gpu_number):
-            raise_if_error(self.wait(private.current_stream_handle(self.gpu_number), event_handle, 0))
+            raise_if_error(self.wait(private.read_current_stream_handle(self.gpu_number), event_handle, 0))
 
 
 @functools.cache

@@ -34,7 +34,7 @@ def convert_model(make_model_and_inputs, *, inference=False, autocast=None, name
         tensor.use = "output"
         wanted_tensors.add(tensor)
     wanted_tensors |= name_gradients(walk, joint, outputs[joint.num_fwd_outputs:])
-    wanted_tensors |= write_buffers_in_place(walk, {outputs[i]: buffer for i, buffer in input_number_of_output.items()})
+    wanted_tensors |= write_buffers_in_place(walk, {outputs[i]: input_number for i, input_number in input_number_of_output.items()})
     walk.drop_unneeded_operators(wanted_tensors)
     return to_converted(walk, name, precision)
 

@@ -199,9 +199,9 @@ def _make_kernel(members, computations, groups, returned_bases):
     return kernel
 
 
-def _value_scattered_over(member, readers_with_elementwise):
+def _value_scattered_over(member, readers_and_is_elementwise):
     """The operand into which a member scatters values, if no other loop of the kernel reads it; else None."""
-    return base_of(member.args[0]) if inductor_kind(member) == SCATTERED and [reader for reader, _ in readers_with_elementwise] == [member] else None
+    return base_of(member.args[0]) if inductor_kind(member) == SCATTERED and [reader for reader, _ in readers_and_is_elementwise] == [member] else None
 
 
 class _KernelGroups:

@@ -10,7 +10,7 @@ KERNEL_NS = 29_000  # CPU time of a launch of a generated kernel on that host; b
 RELATIVE_CALL_COSTS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}  # relative to a launch of a generated kernel, as all below
 RELATIVE_ATTENTION_COST, RELATIVE_ATTENTION_BACKWARD_COST, RELATIVE_OTHER_COST = 1.2, 2.4, 2.7
 RELATIVE_COPY_COST = 1.5  # copying an operand or result of a convolution to another order
-RELATIVE_COST_BEFORE, RELATIVE_COST_BETWEEN, RELATIVE_COST_AFTER = 15, 35, 50  # before the first kernel, before the backward pass, and after the last kernel, where gradients are stored
+RELATIVE_COST_BEFORE, RELATIVE_COST_BETWEEN, RELATIVE_COST_AFTER = 15, 35, 50  # in launches: before the first kernel, before the backward pass, and after the last kernel, where gradients are stored
 
 
 def add_launch_waits(converted, kernel_launch_ns=KERNEL_NS):

@@ -76,29 +76,29 @@ class OperatorTimes:
             temporary_file.write_text(json.dumps({key: entry for key, entry in self.known.items() if not (isinstance(entry, dict) and "once" in entry)}), encoding="utf-8")
             os.replace(temporary_file, self.file)
 
-    def cost_of_node(self, node, channels_last=True):
+    def cost_of_node(self, node, has_channels_last=True):
         """{"ns", "workspace"} of an operator with random operands of its shapes; None if it does not accept random operands.
-        `channels_last`: whether Inductor lays images out so, however they were traced."""
-        key = cache_key_of(node) + ("" if channels_last else " as traced")
+        `has_channels_last`: whether Inductor lays images out so, however they were traced."""
+        key = cache_key_of(node) + ("" if has_channels_last else " as traced")
         if key not in self.known:
             with self._hold_lock():
                 self._read_file()
                 if key not in self.known:
-                    self._measure_and_save(key, node, channels_last)
+                    self._measure_and_save(key, node, has_channels_last)
         return None if "refused" in self.known[key] else self.known[key]
 
-    def ns_of_kernel(self, generated_kernel, byte_count, channels_last):
+    def ns_of_kernel(self, generated_kernel, byte_count, has_channels_last):
         """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `byte_count` bytes."""
         if not generated.is_worth_timing(generated_kernel, byte_count):
             return self.ns_of_copy(byte_count)
         separate_kernel = generated.SeparateKernel(generated_kernel, self.device)
-        key = separate_kernel.cache_key([self._operand_strides(value, channels_last) for value in separate_kernel.values])
+        key = separate_kernel.cache_key([self._operand_strides(value, has_channels_last) for value in separate_kernel.values])
         if key not in self.known:
-            run_or_error = self.compiled.pop(key, None) or self._compile_kernel(separate_kernel, channels_last)
+            run_or_error = self.compiled.pop(key, None) or self._compile_kernel(separate_kernel, has_channels_last)
             with self._hold_lock():
                 self._read_file()
                 if key not in self.known:
-                    self.known[key] = self._measure_kernel(run_or_error, separate_kernel, byte_count, channels_last)
+                    self.known[key] = self._measure_kernel(run_or_error, separate_kernel, byte_count, has_channels_last)
                     self._empty_cache_if_memory_is_short()
                     self.save_to_file()
         if "ns" in self.known[key]:
@@ -116,19 +116,19 @@ class OperatorTimes:
                 if key not in self.known and key not in self.compiled:
                     self.compiled[key] = self._compile_kernel(separate_kernel, converted.channels_last)
 
-    def _compile_kernel(self, separate_kernel, channels_last):
+    def _compile_kernel(self, separate_kernel, has_channels_last):
         """The kernel as a function of the list of its operands, or the exception of its compilation."""
         try:
-            return separate_kernel.compile_function([self._operand_strides(value, channels_last) for value in separate_kernel.values])
+            return separate_kernel.compile_function([self._operand_strides(value, has_channels_last) for value in separate_kernel.values])
         except Exception as error:  # noqa: BLE001  whatever Inductor raises
             return error
 
-    def _measure_kernel(self, run_or_error, separate_kernel, byte_count, channels_last):
+    def _measure_kernel(self, run_or_error, separate_kernel, byte_count, has_channels_last):
         if isinstance(run_or_error, Exception):
             return error_entry(run_or_error)
         try:
             with torch.no_grad():
-                operand_sets = [[self._random_operand(value, channels_last, integer_limit=separate_kernel.positions) for value in separate_kernel.values] for _ in range(operand_set_count(byte_count))]
+                operand_sets = [[self._random_operand(value, has_channels_last, integer_limit=separate_kernel.positions) for value in separate_kernel.values] for _ in range(operand_set_count(byte_count))]
                 return {"ns": round(self._measure_ns([functools.partial(run_or_error, operand_set) for operand_set in operand_sets]))}
         except Exception as error:  # noqa: BLE001
             return error_entry(error)
@@ -148,9 +148,9 @@ class OperatorTimes:
             finally:
                 self.has_lock = False
 
-    def _measure_and_save(self, key, node, channels_last):
+    def _measure_and_save(self, key, node, has_channels_last):
         try:
-            self.known[key] = self._measure_node(node, channels_last)
+            self.known[key] = self._measure_node(node, has_channels_last)
         except Exception as error:  # noqa: BLE001  an operator that wants particular values
             self.known[key] = error_entry(error)
         self._empty_cache_if_memory_is_short()
@@ -185,9 +185,9 @@ class OperatorTimes:
 
         return self._measure_ns([make_call() for _ in range(operand_set_count(byte_count))])
 
-    def _measure_node(self, node, channels_last):
+    def _measure_node(self, node, has_channels_last):
         with torch.no_grad():
-            calls = [self._make_call(node, channels_last)]
+            calls = [self._make_call(node, has_channels_last)]
             calls[0]()
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -198,15 +198,15 @@ class OperatorTimes:
             workspace_bytes = torch.cuda.max_memory_allocated(self.device) - bytes_after
             operand_bytes = bytes_after - bytes_before + _operand_bytes(node)
             del result
-            calls += [self._make_call(node, channels_last) for _ in range(operand_set_count(operand_bytes) - 1)]
+            calls += [self._make_call(node, has_channels_last) for _ in range(operand_set_count(operand_bytes) - 1)]
             return {"ns": round(self._measure_ns(calls)), "workspace": max(0, workspace_bytes)}
 
-    def _make_call(self, node, channels_last):
+    def _make_call(self, node, has_channels_last):
         """A function that runs the operator with its own random operands."""
         if is_attention(node):
             return self._make_attention_call(node)
         def make_operand(operand_node):
-            return self._random_operand(operand_node.meta.get("val"), channels_last, operand_node)
+            return self._random_operand(operand_node.meta.get("val"), has_channels_last, operand_node)
 
         args, kwargs = torch.fx.node.map_arg(node.args, make_operand), torch.fx.node.map_arg(node.kwargs, make_operand)
         if chunks.is_product_added_to_sum(node):
@@ -292,11 +292,11 @@ class OperatorTimes:
         run_product, run_copy = lambda: torch.mm(a, b, out=product_result), lambda: copy_result.copy_(copy_source)
         return self._record_cuda_graph(12 * [*4 * [run_product], run_copy]), (a, b, product_result, copy_source, copy_result)
 
-    def _random_operand(self, traced_value, channels_last, node=None, integer_limit=1):
+    def _random_operand(self, traced_value, has_channels_last, node=None, integer_limit=1):
         """A tensor of random numbers, integers below `integer_limit`, with the layout of the traced tensor. Values of other types are
         returned unchanged. `node`: the node of a matrix, whose rows may be padded."""
         if isinstance(traced_value, (list, tuple)):
-            return type(traced_value)(self._random_operand(v, channels_last) for v in traced_value)
+            return type(traced_value)(self._random_operand(v, has_channels_last) for v in traced_value)
         if not isinstance(traced_value, torch.Tensor):
             return traced_value
         strides = padded_strides(node) if node is not None and traced_value.dim() == 2 else traced_value.stride()
@@ -306,11 +306,11 @@ class OperatorTimes:
         flat = torch.randn(element_count, device=self.device, dtype=torch.float32).mul_(0.02).to(traced_value.dtype) if traced_value.dtype.is_floating_point \
             else torch.randint(integer_limit, (element_count,), device=self.device, dtype=traced_value.dtype) if integer_limit > 1 and traced_value.dtype != torch.bool \
             else torch.zeros(element_count, device=self.device, dtype=traced_value.dtype)
-        return flat.as_strided(traced_value.shape, self._operand_strides(traced_value, channels_last) if traced_value.dim() == 4 else strides)
+        return flat.as_strided(traced_value.shape, self._operand_strides(traced_value, has_channels_last) if traced_value.dim() == 4 else strides)
 
     @staticmethod
-    def _operand_strides(traced_tensor, channels_last):
-        gets_channels_last = channels_last and traced_tensor.dim() == 4 and traced_tensor.is_contiguous()
+    def _operand_strides(traced_tensor, has_channels_last):
+        gets_channels_last = has_channels_last and traced_tensor.dim() == 4 and traced_tensor.is_contiguous()
         return torch.empty(traced_tensor.shape, device="meta", memory_format=torch.channels_last).stride() if gets_channels_last else traced_tensor.stride()
 
 

@@ -129,8 +129,8 @@ def inductor_kind(node):
         return NOTHING
     if op_name == "scatter" and _is_one_hot(node):
         return COMPUTED
-    for names, kind in ((REDUCTIONS, REDUCED), (WINDOW_OPERATORS, READS_NEIGHBOURS), (SCATTERS, SCATTERED), (COMPUTED_OPERATORS, COMPUTED), (GATHERS, COMPUTED)):
-        if op_name in names:
+    for operator_names, kind in ((REDUCTIONS, REDUCED), (WINDOW_OPERATORS, READS_NEIGHBOURS), (SCATTERS, SCATTERED), (COMPUTED_OPERATORS, COMPUTED), (GATHERS, COMPUTED)):
+        if op_name in operator_names:
             return kind
     return COMPUTED if torch.Tag.pointwise in getattr(node.target, "tags", ()) else ALONE
 

@@ -59,7 +59,7 @@ class MarkingFollower:
     def at_point(self, point_number):
         """Records the number, and marks this point of the step among the allocator's events."""
         self.points.append(point_number)
-        private.give_bytes(private.take_bytes(MARK_BYTES, private.current_stream_handle(torch.cuda.current_device())))
+        private.give_bytes(private.take_bytes(MARK_BYTES, private.read_current_stream_handle(torch.cuda.current_device())))
 
     def end(self):
         pass

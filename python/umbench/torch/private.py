@@ -309,8 +309,8 @@ def skip_launch_checks():
 _point_numbers = itertools.count()
 
 
-# current_stream_handle(gpu): the handle of the current stream of a GPU, by its number.
-current_stream_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+# read_current_stream_handle(gpu): the handle of the current stream of a GPU, by its number.
+read_current_stream_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 # take_bytes(size, stream): the address of `size` bytes of the current GPU from the caching allocator, in less time than a tensor. stream: as its
 # events name it. give_bytes(address) gives them back. None where PyTorch has no GPU.
 take_bytes = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)

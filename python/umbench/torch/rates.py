@@ -18,7 +18,7 @@ DEPTHWISE_SHARE, DEPTHWISE_BACKWARD_SHARE = 0.21, 0.16   # depthwise convolution
 FEW_CHANNELS_SHARE = 0.15                                # convolutions whose channels are padded, since tensor cores need more
 BATCHED_SHARE = 0.7                                      # batched products, of T5's attention; share of the rate of float32
 # Shares of the rate of copies: generated kernels; among them gradients of maxima, whose windows may overlap.
-GENERATED_SHARE, POOL_SHARE, OVERLAPPING_POOL_SHARE = 0.8, 0.65, 0.18
+GENERATED_SHARE_OF_COPY_RATE, POOL_SHARE_OF_COPY_RATE, OVERLAPPING_POOL_SHARE_OF_COPY_RATE = 0.8, 0.65, 0.18
 
 
 def set_durations_by_figures(converted, machine_figures):
@@ -37,7 +37,7 @@ def copy_rate_share(generated_kernel):
         return 1.0
     pool_nodes = [node for node in generated_kernel.nodes if operator_name(node) == "max_pool2d_with_indices_backward"]
     windows_overlap = any(window > stride for node in pool_nodes for window, stride in zip(argument_of(node, "kernel_size"), argument_of(node, "stride")))
-    return OVERLAPPING_POOL_SHARE if windows_overlap else POOL_SHARE if pool_nodes else GENERATED_SHARE
+    return OVERLAPPING_POOL_SHARE_OF_COPY_RATE if windows_overlap else POOL_SHARE_OF_COPY_RATE if pool_nodes else GENERATED_SHARE_OF_COPY_RATE
 
 
 def operations_per_s(node, precision, machine_figures):

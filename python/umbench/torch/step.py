@@ -52,16 +52,16 @@ def make_step(joint, node_info, num_fwd_outputs, costs):
         number_of[node] = len(nodes)
         nodes.append(node)
         kind = planner_kind(node)
-        inputs = [number_of[n] for n in node.all_input_nodes]
+        input_numbers = [number_of[n] for n in node.all_input_nodes]
         if kind in ("view", "item"):
-            inputs = [number_of[node.args[0]]]
+            input_numbers = [number_of[node.args[0]]]
         reads_changed_input = any(n in unrepeatable_views for n in node.all_input_nodes)
         if kind == "view" and reads_changed_input:
             unrepeatable_views.add(node)
         is_forward = node.op == "call_function" and node not in node_info.tangents_closure
         is_kernel = kind == "kernel" and node.op == "call_function"
         node_fields.append({
-            "kind": kind, "inputs": inputs, "bytes": allocated_bytes(node, kind, device_type, returned_bases), "elements": element_count_of(node, kind),
+            "kind": kind, "inputs": input_numbers, "bytes": allocated_bytes(node, kind, device_type, returned_bases), "elements": element_count_of(node, kind),
             "ns": costs.node_ns(node) if is_kernel else 0, "workspace": costs.workspace_bytes(node) if is_kernel else 0,
             "family": number_of_family.setdefault(family_of(node), len(number_of_family)), "forward": is_forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not is_tangent(node),

@@ -86,10 +86,10 @@ class Walk:
         """How a node's extents depend on the batch: "batch" if the first grows with it, "whole" if none does, else "other"."""
         traced_values = [n.meta.get("val") for n in (node, self.twice.get(node)) if n is not None]
         if result_index is not None:
-            traced_values = [value[result_index] for value in traced_values]
+            traced_values = [traced_value[result_index] for traced_value in traced_values]
         if len(traced_values) < 2:
             return "other"
-        extents, doubled_extents = (list(value.shape) for value in traced_values)
+        extents, doubled_extents = (list(traced_value.shape) for traced_value in traced_values)
         if extents == doubled_extents:
             return "whole"
         first_extent_doubles = len(extents) == len(doubled_extents) and bool(extents) and doubled_extents == [2 * extents[0], *extents[1:]] and extents[0] % self.samples == 0
