@@ -124,7 +124,7 @@ def is_read_elementwise(node, source, kind):
 
 
 def omits_only_padding(view, base_node):
-    """Whether the node `view` has all rows of the matrix `base` without their padding."""
+    """Whether the node `view` has all rows of the matrix `base_node` without their padding."""
     base_value, view_value = value_of(base_node), value_of(view)
     if not isinstance(base_value, torch.Tensor) or base_value.dim() != 2 or not isinstance(view_value, torch.Tensor) or view_value.dim() < 2:
         return False

@@ -43,8 +43,8 @@ HOST_NS_PER_KERNEL, HOST_NS_PER_COPY = 30_000, 70_000  # CPU time of launching w
 
 
 def ask_planner(step_nodes, budget_bytes, base_bytes, rates_per_ns, is_fused, numbers_saved_by_pytorch, effort, tier=None, is_on_gpu=True, bits="rounding"):
-    """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes; and
-    `bound`, bytes that no plan's peak is below. `numbers_saved_by_pytorch`: numbers of the nodes that PyTorch would save. `tier` and `bits` are those of fit()."""
+    """The answer as a dictionary: `begin`, PyTorch's own choice, and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak,
+    saved_bytes; and `bound`, bytes that no plan's peak is below. `numbers_saved_by_pytorch`: numbers of the nodes that PyTorch would save. `tier` and `bits` are those of fit()."""
     question = {"nodes": step_nodes.node_fields, "budget": int(budget_bytes), "base_bytes": int(base_bytes), "bytes_per_ns": rates_per_ns["bytes"],
                 "launch_ns": MIN_KERNEL_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates_per_ns["link"] if tier else 0,
                 "copy_ns": COPY_OVERHEAD_NS, "copy_drag": KERNEL_SLOWDOWN_BESIDE_COPY.get(tier, 0), "host_kernel_ns": HOST_NS_PER_KERNEL * is_on_gpu,
