@@ -34,7 +34,7 @@ def test_a_missing_library_says_how_to_get_it(monkeypatch, tmp_path):
 
 
 def test_the_library_is_found_beside_the_program(monkeypatch, tmp_path):
-    (tmp_path / managed.LIBRARY).touch()
+    (tmp_path / managed.LIBRARY_NAME).touch()
     monkeypatch.delenv("UMBENCH_POOL_LIBRARY", raising=False)
     monkeypatch.setenv("UMBENCH_PROGRAM", str(tmp_path / "umbench"))
-    assert managed.library_path() == str(tmp_path / managed.LIBRARY)
+    assert managed.library_path() == str(tmp_path / managed.LIBRARY_NAME)

@@ -194,7 +194,7 @@ class Arena:
         return int(min(self.budget, allowed_bytes)) - statistics["reserved_bytes"]["all"]["current"] - (self.small - small_pool["current"])
 
     def map_memory(self):
-        """Maps one piece for the stream of the step: as many pages as a step has fitted into, at first all that the budget allows but SPARE.
+        """Maps one piece for the stream of the step: as many pages as a step has fitted into, at first all that the budget allows but SPARE_PAGES.
         Returns whether the recorded step fits."""
         self.holds = None
         placing.set_follower(None)

@@ -143,8 +143,8 @@ class _DocumentWriter:
 
     def bind_saved_values(self, forward_graph, backward_graph):
         """Maps the backward graph's placeholders to the forward graph's values of the same name, or views of them."""
-        tensor_of_node_name = {node.name: self.memory[base_of(node)] for node in forward_graph.nodes if base_of(node) in self.memory}
-        self.memory = {node: tensor_of_node_name[node.name] for node in backward_graph.nodes if node.op == "placeholder" and node.name in tensor_of_node_name}
+        tensor_name_of_node_name = {node.name: self.memory[base_of(node)] for node in forward_graph.nodes if base_of(node) in self.memory}
+        self.memory = {node: tensor_name_of_node_name[node.name] for node in backward_graph.nodes if node.op == "placeholder" and node.name in tensor_name_of_node_name}
 
     # --- tensors ---
 

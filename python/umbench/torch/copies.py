@@ -266,8 +266,8 @@ def _insert_copy_back(graph, node_name, back_before_name, slot_number, host_node
     placeholder.meta["val"] = host_node.meta["val"]
     set_layout_of_copy_back(slot_number, traced_value)
     first_reader = min(readers, key=index_of_node.get)
-    reader_after_begin = min((first_reader, node_of_name.get(back_before_name, first_reader)), key=index_of_node.get)
-    with graph.inserting_before(reader_after_begin if reader_after_begin.op != "placeholder" else first_reader):
+    node_after_copy = min((first_reader, node_of_name.get(back_before_name, first_reader)), key=index_of_node.get)
+    with graph.inserting_before(node_after_copy if node_after_copy.op != "placeholder" else first_reader):
         copy = _add_call(graph, torch.ops.umbench.copy_back.default, placeholder, slot_number)
     with graph.inserting_before(first_reader):
         _add_call(graph, torch.ops.umbench.finish_copy.default, placeholder, copy, slot_number, False)

@@ -26,7 +26,7 @@ def tabulated_rates_of(device_name):
 
 
 class EstimatedCosts:
-    """Costs of nodes by `rates_per_ns`, a value of RATES."""
+    """Costs of nodes by `rates_per_ns`, a value of RATES_BY_GPU."""
 
     def __init__(self, rates_per_ns):
         self.rates, self.untimed = rates_per_ns, set()

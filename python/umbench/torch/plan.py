@@ -88,7 +88,7 @@ class Plan:
     def store_differences(self, forward_module, backward_module):
         """Sets `differences` to the names of nodes that PyTorch's two graphs save, recompute or offload unlike the plan."""
         saved_names = {node.name for node in backward_module.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
-        names_run_per_pass = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward_module, backward_module)]
+        names_run_per_pass = [{node.name for node in module.graph.nodes if node.op == "call_function" and not is_view(node)} for module in (forward_module, backward_module)]
         names_run_per_pass = [{name for name in names_of_pass if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names_of_pass in names_run_per_pass]
         self.differences = (sorted(saved_names ^ set(self.saved)) + sorted((names_run_per_pass[0] & names_run_per_pass[1]) ^ set(self.recomputed))
                             + sorted(copies.names_copied_back(backward_module) ^ set(self.offloaded)))

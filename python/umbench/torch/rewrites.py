@@ -14,10 +14,10 @@ def split_convolution_gradients(joint, budget_bytes):
     image can be freed before the latter, a convolution in the other direction, allocates its result. If the image is a concatenation, its
     parts are read and recomputed one by one, and the gradient of each part is a separate operator."""
     for node in joint.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
-        gradient, image, filters, *_, groups, mask = node.args
+        gradient, image, filters, *_, group_count, gradient_mask = node.args
         image_and_gradient = (value_of(image), value_of(gradient))
         read_item_numbers = {item.args[1] for item in node.users}
-        if not (mask[0] and mask[1] and read_item_numbers >= {0, 1}) or groups > 1 or min(map(stored_bytes, image_and_gradient)) < budget_bytes * MIN_SHARE_OF_BUDGET:
+        if not (gradient_mask[0] and gradient_mask[1] and read_item_numbers >= {0, 1}) or group_count > 1 or min(map(stored_bytes, image_and_gradient)) < budget_bytes * MIN_SHARE_OF_BUDGET:
             continue
         gradient_split = ConvolutionGradientSplit(joint.graph, node)
         with joint.graph.inserting_before(node):
