@@ -28,7 +28,7 @@ def test_policies_have_names():
 def test_a_missing_library_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.delenv("UMBENCH_POOL_LIBRARY", raising=False)
     monkeypatch.setenv("UMBENCH_PROGRAM", str(tmp_path / "umbench"))
-    monkeypatch.setattr(managed, "LIBRARY", "libno_such_thing.so")
+    monkeypatch.setattr(managed, "LIBRARY_NAME", "libno_such_thing.so")
     with pytest.raises(managed.NoLibrary, match="UM_CUDA=ON"):
         managed.library_path()
 
