@@ -72,7 +72,7 @@ def with_opaque_operators(graph, operator_costs):
     opaque_ops = []
     for op in graph["ops"]:
         duration_ns, workspace_bytes = operator_costs[op["name"]]
-        opaque_op = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": operand_bytes(graph, op),
+        opaque_op = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": operand_and_result_bytes(graph, op),
                 "duration_ns": round(duration_ns), "workspace_bytes": op.get("workspace_bytes", workspace_bytes), "in": op["in"], "out": op["out"]}
         opaque_op |= {key: op[key] for key in ("alias", "repeatable") if key in op}
         opaque_ops.append(opaque_op | {"cut": op.get("cut") if op["kind"] == "opaque" else batch_cuts_of(graph, op)})
@@ -144,8 +144,8 @@ def batch_cuts_of(graph, op):
     return cut if "part" in cut["in"] + cut["out"] else None
 
 
-def operand_bytes(graph, op):
-    """The sum of the bytes of an operator's operands, each counted once."""
+def operand_and_result_bytes(graph, op):
+    """The bytes of an operator's operands and results. Each tensor is counted once."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
     return sum(graph_files.tensor_bytes(tensors[name]) for name in {*op["in"], *op["out"]})
 

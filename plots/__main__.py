@@ -30,4 +30,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", task="drawing"))
+    sys.exit(load.report_errors(main, "umbench", progress_task="drawing"))

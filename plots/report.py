@@ -60,4 +60,4 @@ def write_page(path, text):
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", task="drawing"))
+    sys.exit(load.report_errors(main, "umbench", progress_task="drawing"))

@@ -35,12 +35,12 @@ def time_remedy(task):
 
     torch.backends.cudnn.benchmark = True
     step = torch_steps.Step(task["network"], task["batch"], task["precision"], "nhwc")
-    remedy, _, share = task["remedy"].partition(" ")
+    remedy, _, memory_budget = task["remedy"].partition(" ")
     make_context = contextlib.nullcontext
     if remedy == "compile":
         import torch._functorch.config  # noqa: PLC0415: no attribute of torch until it is imported
 
-        torch._functorch.config.activation_memory_budget = float(share)
+        torch._functorch.config.activation_memory_budget = float(memory_budget)
         torch_steps.compile_loss_of(step, "default")
     elif remedy == "checkpoint":
         from torch.utils.checkpoint import checkpoint_sequential  # noqa: PLC0415

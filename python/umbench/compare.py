@@ -38,4 +38,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", task="comparing"))
+    sys.exit(load.report_errors(main, "umbench", progress_task="comparing"))

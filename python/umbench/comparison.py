@@ -175,7 +175,7 @@ def _noise_limits(cells, same_code_runs):
 def _row(key, base_records, head_records, finding, cell, options):
     """The Row of a cell. `cell` is its judge.Cell, None if its times are not judged; `head_records` is None if HEAD lacks the cell."""
     record = base_records[-1]
-    name, provenance = load.cell_text(record), load.provenance(load.group_of(record))
+    name, provenance = load.cell_text(record), load.measured_or_simulated_text(load.group_of(record))
     make_row = lambda *other_fields: Row(key, name, record["simulated"], *other_fields, provenance)  # noqa: E731
     if not head_records:
         verdict = _verdict_under_fail_on("insufficient", "outcome", options.fail_on)

@@ -40,4 +40,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", task="exporting"))
+    sys.exit(load.report_errors(main, "umbench", progress_task="exporting"))

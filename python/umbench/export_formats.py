@@ -36,7 +36,7 @@ def _context(environments):
 def _benchmark_entries(family_index, record):
     key = record["key"]
     common_fields = {"name": key, "family_index": family_index, "per_family_instance_index": 0, "run_name": key,
-                     "run_type": "iteration", "threads": 1, "label": load.provenance(load.group_of(record))}
+                     "run_type": "iteration", "threads": 1, "label": load.measured_or_simulated_text(load.group_of(record))}
     if record["outcome"] != "ok":
         reason = f"{record['outcome']}: {record['reason']}"
         return [common_fields | {"repetitions": 1, "repetition_index": 0, "error_occurred": True, "error_message": reason,
@@ -69,7 +69,7 @@ def as_github_action(_, records):
         times_ns = load.steady_samples(record)
         range_text = f"± {max(times_ns) - min(times_ns)} ns" if len(times_ns) > 1 else ""
         entries.append({"name": _entry_name(record), "unit": "ns", "value": load.steady_ns(record), "range": range_text,
-                        "extra": f"{len(times_ns)} iterations after the first, {load.provenance(load.group_of(record))}"})
+                        "extra": f"{len(times_ns)} iterations after the first, {load.measured_or_simulated_text(load.group_of(record))}"})
     return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -13,4 +13,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", task="tracing and planning"))
+    sys.exit(load.report_errors(main, "umbench", progress_task="tracing and planning"))

@@ -256,7 +256,7 @@ def records_by_strategy(records):
     return {label: sorted(labelled_records, key=lambda r: r["ratio"]) for label, labelled_records in records_by_label.items()}
 
 
-def provenance(group):
+def measured_or_simulated_text(group):
     """The origin of the times (measured or simulated), for titles."""
     if not group.simulated:
         return "measured"
@@ -280,7 +280,7 @@ def measured_figures_text(machine_name):
 
 def machine_text(group):
     """A text such as 'h200, simulated, 49 of 52 figures measured' or 'NVIDIA H200, measured, capped, workspaces up to 2 GiB'."""
-    texts = [group.device, provenance(group)]
+    texts = [group.device, measured_or_simulated_text(group)]
     if group.mode != "simulated":
         texts.append(group.mode)
     if group.workspace_cap is not None:
@@ -339,8 +339,8 @@ def count_text(number, noun):
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def report_errors(main, message_prefix="error", task=""):
-    """Runs main(). An error becomes one line that begins with `message_prefix`, and an exit code. `task` is the task that is printed if it takes
-    long."""
-    with output.showing_progress(task) if task else contextlib.nullcontext():
+def report_errors(main, message_prefix="error", progress_task=""):
+    """Runs main(). An error becomes one line that begins with `message_prefix`, and an exit code. `progress_task` is the task that is printed if it
+    takes long."""
+    with output.showing_progress(progress_task) if progress_task else contextlib.nullcontext():
         return output.run(main, message_prefix, {output.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})

@@ -509,9 +509,9 @@ def test_a_batch_is_cut_where_that_takes_less_time(ms_by_part_count, expected_co
         return ms_by_part_count[part_count]
 
     if isinstance(expected_counts_or_error, str):
-        assert expected_counts_or_error in refusal_text(lambda: micro.choose_part_counts(predict_ms))
+        assert expected_counts_or_error in refusal_text(lambda: micro.part_counts_to_try(predict_ms))
     else:
-        assert micro.choose_part_counts(predict_ms) == expected_counts_or_error
+        assert micro.part_counts_to_try(predict_ms) == expected_counts_or_error
 
 
 @pytest.mark.parametrize("share_of_peak, expected_parts, expected_calls", ((1.2, 1, 1), (0.45, 2, 2)))
@@ -530,7 +530,7 @@ def test_few_plans_are_made_to_choose_a_number_of_parts(monkeypatch, share_of_pe
 def test_a_batch_that_the_chosen_number_does_not_divide_takes_fewer_parts(monkeypatch):
     model, inputs = model_and_inputs("perceptron")
     plain = copy.deepcopy(model)
-    monkeypatch.setattr(micro, "choose_part_counts", lambda predict: [4, 8, 16])
+    monkeypatch.setattr(micro, "part_counts_to_try", lambda predict: [4, 8, 16])
     model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
     for rows in (8, 6, 3):
         for each in (plain, model):
@@ -547,7 +547,7 @@ def test_no_number_of_parts_is_chosen_where_planning_fails(monkeypatch):
     model, inputs = model_and_inputs("perceptron")
     model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
     with monkeypatch.context() as patched:
-        patched.setattr(micro, "choose_part_counts", raise_no_plan)
+        patched.setattr(micro, "part_counts_to_try", raise_no_plan)
         assert "too large" in refusal_text(lambda: run_step(model, inputs))
     run_step(model, inputs)
     assert model.plan.micro_batches == 1

@@ -96,19 +96,19 @@ def most_used_stream_handle(allocator_events):
 
 
 def allocation_requests_of(allocator_events, stream_handle):
-    """[(is allocation, key, bytes, point)] of a step's large allocations and frees on a stream, from the allocator's events.
-    `point` is the number of earlier marks minus one. Allocations that outlive the step are freed at its end."""
-    requests, key_and_size_at_address, point = [], {}, -1
+    """[(is allocation, key, bytes, point_index)] of a step's large allocations and frees on a stream, from the allocator's events.
+    `point_index` is the number of earlier marks minus one. Allocations that outlive the step are freed at its end."""
+    requests, key_and_size_at_address, point_index = [], {}, -1
     for event_number, event in enumerate(allocator_events):
         byte_count = -(-event["size"] // GRAIN_BYTES) * GRAIN_BYTES
         if event["action"] == "alloc" and event["size"] == MARK_BYTES:
-            point += 1
+            point_index += 1
         elif event["action"] == "alloc" and event["stream"] == stream_handle and byte_count > MAX_SMALL_BYTES:
             key_and_size_at_address[event["addr"]] = (event_number, byte_count)
-            requests.append((True, event_number, byte_count, point))
+            requests.append((True, event_number, byte_count, point_index))
         elif event["action"] == "free_completed" and event["addr"] in key_and_size_at_address:
-            requests.append((False, *key_and_size_at_address.pop(event["addr"]), point))
-    return requests + [(False, *key_and_size, point) for key_and_size in key_and_size_at_address.values()]
+            requests.append((False, *key_and_size_at_address.pop(event["addr"]), point_index))
+    return requests + [(False, *key_and_size, point_index) for key_and_size in key_and_size_at_address.values()]
 
 
 def end_recording(marking_follower):
@@ -169,8 +169,8 @@ class Arena:
             return None
         keys_of_passes, requests_inside, outside_bytes, most_outside_bytes = set(), [], 0, 0
         for request in self.requests:
-            is_taken, key, size, point = request
-            if is_taken and (indices_of_pass_ends[0] <= point < indices_of_pass_ends[1] or indices_of_pass_ends[2] <= point < indices_of_pass_ends[3]):
+            is_taken, key, size, point_index = request
+            if is_taken and (indices_of_pass_ends[0] <= point_index < indices_of_pass_ends[1] or indices_of_pass_ends[2] <= point_index < indices_of_pass_ends[3]):
                 keys_of_passes.add(key)
             if key in keys_of_passes:
                 requests_inside.append(request)

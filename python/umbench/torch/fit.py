@@ -93,7 +93,7 @@ class FittedCall:
             allocate_cublas_workspaces(next(self.model.parameters()).device)
         self.planning.only_plans, self.counts = True, list(micro.PART_COUNTS)
         try:
-            part_counts = micro.choose_part_counts(predict_ms)
+            part_counts = micro.part_counts_to_try(predict_ms)
         finally:
             self.planning.only_plans, self.counts = False, list(micro.PART_COUNTS)
         self.chosen, self.counts = True, part_counts

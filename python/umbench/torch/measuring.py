@@ -87,10 +87,10 @@ class OperatorTimes:
                     self._measure_and_save(key, node, has_channels_last)
         return None if "refused" in self.known[key] else self.known[key]
 
-    def ns_of_kernel(self, generated_kernel, byte_count, has_channels_last):
-        """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `byte_count` bytes."""
-        if not generated.is_worth_timing(generated_kernel, byte_count):
-            return self.ns_of_copy(byte_count)
+    def ns_of_kernel(self, generated_kernel, accessed_bytes, has_channels_last):
+        """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `accessed_bytes` bytes."""
+        if not generated.is_worth_timing(generated_kernel, accessed_bytes):
+            return self.ns_of_copy(accessed_bytes)
         separate_kernel = generated.SeparateKernel(generated_kernel, self.device)
         key = separate_kernel.cache_key([self._operand_strides(value, has_channels_last) for value in separate_kernel.values])
         if key not in self.known:
@@ -98,13 +98,13 @@ class OperatorTimes:
             with self._hold_lock():
                 self._read_file()
                 if key not in self.known:
-                    self.known[key] = self._measure_kernel(run_or_error, separate_kernel, byte_count, has_channels_last)
+                    self.known[key] = self._measure_kernel(run_or_error, separate_kernel, accessed_bytes, has_channels_last)
                     self._empty_cache_if_memory_is_short()
                     self.save_to_file()
         if "ns" in self.known[key]:
             return self.known[key]["ns"]
         self.untimed[key] = self.known[key]["refused"]
-        return self.ns_of_copy(byte_count)
+        return self.ns_of_copy(accessed_bytes)
 
     def compile_kernels(self, converted):
         """Compiles the kernels of a Converted whose times are not known, which needs the CPU alone."""
@@ -123,12 +123,12 @@ class OperatorTimes:
         except Exception as error:  # noqa: BLE001  whatever Inductor raises
             return error
 
-    def _measure_kernel(self, run_or_error, separate_kernel, byte_count, has_channels_last):
+    def _measure_kernel(self, run_or_error, separate_kernel, accessed_bytes, has_channels_last):
         if isinstance(run_or_error, Exception):
             return error_entry(run_or_error)
         try:
             with torch.no_grad():
-                operand_sets = [[self._random_operand(value, has_channels_last, integer_limit=separate_kernel.positions) for value in separate_kernel.values] for _ in range(operand_set_count(byte_count))]
+                operand_sets = [[self._random_operand(value, has_channels_last, integer_limit=separate_kernel.positions) for value in separate_kernel.values] for _ in range(operand_set_count(accessed_bytes))]
                 return {"ns": round(self._measure_ns([functools.partial(run_or_error, operand_set) for operand_set in operand_sets]))}
         except Exception as error:  # noqa: BLE001
             return error_entry(error)
@@ -156,16 +156,16 @@ class OperatorTimes:
         self._empty_cache_if_memory_is_short()
         self.save_to_file()
 
-    def ns_of_copy(self, byte_count):
-        """Nanoseconds of a copy that reads and writes `byte_count` bytes in total, from measured copies of similar sizes."""
+    def ns_of_copy(self, accessed_bytes):
+        """Nanoseconds of a copy that reads and writes `accessed_bytes` bytes in total, from measured copies of similar sizes."""
         if "copies" not in self.known:
-            self.known["copies"] = [[byte_count, self._copy_ns(byte_count)] for byte_count in _copy_sizes()]
+            self.known["copies"] = [[accessed_bytes, self._copy_ns(accessed_bytes)] for accessed_bytes in _copy_sizes()]
         bytes_and_ns = self.known["copies"]
-        if byte_count <= bytes_and_ns[0][0]:
+        if accessed_bytes <= bytes_and_ns[0][0]:
             return round(bytes_and_ns[0][1])
-        index = min(bisect.bisect_left([copy_bytes for copy_bytes, _ in bytes_and_ns], byte_count), len(bytes_and_ns) - 1)
+        index = min(bisect.bisect_left([copy_bytes for copy_bytes, _ in bytes_and_ns], accessed_bytes), len(bytes_and_ns) - 1)
         (small_bytes, small_ns), (large_bytes, large_ns) = bytes_and_ns[index - 1], bytes_and_ns[index]
-        return round(small_ns + (large_ns - small_ns) * (byte_count - small_bytes) / (large_bytes - small_bytes))
+        return round(small_ns + (large_ns - small_ns) * (accessed_bytes - small_bytes) / (large_bytes - small_bytes))
 
     def link_bytes_per_ns(self):
         """Bytes a nanosecond of copies between pinned memory and the GPU, in the slower direction."""
@@ -177,13 +177,13 @@ class OperatorTimes:
             self.save_to_file()
         return self.known["link"]
 
-    def _copy_ns(self, byte_count):
+    def _copy_ns(self, accessed_bytes):
         def make_call():
-            source = torch.zeros(byte_count // 8, dtype=torch.float32, device=self.device)
+            source = torch.zeros(accessed_bytes // 8, dtype=torch.float32, device=self.device)
             result = torch.empty_like(source)
             return lambda: torch.mul(source, 2.0, out=result)
 
-        return self._measure_ns([make_call() for _ in range(operand_set_count(byte_count))])
+        return self._measure_ns([make_call() for _ in range(operand_set_count(accessed_bytes))])
 
     def _measure_node(self, node, has_channels_last):
         with torch.no_grad():

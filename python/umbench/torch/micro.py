@@ -14,8 +14,8 @@ class PlanMade(NoPlan):
     """Raised when a plan exists, to end a call that was made only to plan."""
 
 
-def choose_part_counts(predict_ms):
-    """[the chosen count and all larger ones] of PART_COUNTS. Chosen is the smallest that has a plan, or a larger one that saves a tenth of the
+def part_counts_to_try(predict_ms):
+    """[the best count and all larger ones] of PART_COUNTS, to try in order. The best is the smallest that has a plan, or a larger one that saves a tenth of the
     time. predict_ms(count) returns (milliseconds with the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
     lower bound for larger counts, so the search ends where that saves no tenth, or at the first plan that saves none."""
     best_count = best_ms = None

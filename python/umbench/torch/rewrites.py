@@ -86,12 +86,13 @@ class ConvolutionGradientSplit:
         is_read_until_then = any(image_gradient < reader < first_reader for reader in self.gradient.users)
         return first_reader if is_read_until_then or largest_numel(image_gradient) >= largest_numel(self.gradient) else image_gradient
 
-    def add_image_gradient(self, begin_channel, end_channel, traced_value):
+    def add_image_gradient(self, begin_channel, end_channel, traced_gradient):
+        """Adds the convolution that computes the gradient of the image's channels [begin_channel, end_channel), with that traced value."""
         output_padding = [0] * len(self.stride)
         if not self.transposed:
-            output_padding = output_padding_of(traced_value, value_of(self.gradient), value_of(self.filters), self.stride, self.padding, self.dilation)
+            output_padding = output_padding_of(traced_gradient, value_of(self.gradient), value_of(self.filters), self.stride, self.padding, self.dilation)
         options = self.stride, self.padding, self.dilation, not self.transposed, output_padding, self.groups
-        return self.add_call(aten.convolution.default, (self.gradient, self.slice_filters(begin_channel, end_channel), None, *options), traced_value)
+        return self.add_call(aten.convolution.default, (self.gradient, self.slice_filters(begin_channel, end_channel), None, *options), traced_gradient)
 
     def replace_item(self, item_number, node):
         self.items[item_number].replace_all_uses_with(node)

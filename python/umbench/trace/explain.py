@@ -146,4 +146,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", task="explaining"))
+    sys.exit(load.report_errors(main, "umbench", progress_task="explaining"))
