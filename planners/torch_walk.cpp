@@ -182,7 +182,7 @@ bool torch_walk::is_freed_after(torch_id b, std::size_t t, bool backward) const 
 
 // Bytes of a kernel's results that overwrite inputs. Inductor does so if the result's own loop is the input's
 // last reader, element by element, and no other loop of the kernel reads the input
-// (python/umbench/torch/kernels.py: Kernel.over).
+// (python/umbench/torch/kernels.py: Kernel.overwritable).
 std::int64_t torch_walk::in_place_bytes(const torch_kernel& kernel, std::size_t t, bool backward) const {
   if (kernel.is_library) {
     const torch_node& node = flow_.at(kernel.members[0]);

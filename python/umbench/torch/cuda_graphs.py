@@ -352,8 +352,8 @@ def use_cublas(device):
 
 
 def with_recorded_tensors(requests, workspace_bytes, input_bytes, forward_end_point, backward_begin_point):
-    """The requests of both passes with those that recording adds: a workspace in each pass, and copies of inputs, which stay. forward_ends,
-    backward_begins: their points. Small allocations are left out."""
+    """The requests of both passes with those that recording adds: a workspace until `forward_end_point`, one from `backward_begin_point`
+    on, and copies of inputs, which stay. Small allocations are left out."""
     def rounded_large(byte_counts):
         return [-(-size // GRAIN_BYTES) * GRAIN_BYTES for size in byte_counts if size > steering.MAX_SMALL_BYTES]
 
