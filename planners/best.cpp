@@ -90,7 +90,10 @@ class best_search {
       }
       place_candidates_by_time();
     }
-    if (!is_tiny_ || !is_rung(p_.budget)) search_for_budget();
+    if (!is_tiny_ || !is_rung(p_.budget)) {
+      search_for_budget();
+      improve_rival();
+    }
     if (!best_) {
       throw infeasible(options_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +
@@ -164,7 +167,11 @@ class best_search {
     const auto for_budget = [&](byte_count budget, nanoseconds time_to_beat) {
       problem smaller = p_;
       smaller.budget = budget;
-      return best_rival(smaller, place_, options_.rivals, same_bits_, time_to_beat);
+      std::optional<rival_plan> found =
+          best_rival(smaller, place_, options_.rivals, same_bits_, time_to_beat);
+      if (!found) return std::optional<placed_plan>();
+      auto faster = plan_for_smaller_budgets(smaller, place_, found->made_by, found->placed.time);
+      return faster ? std::move(faster) : std::optional(std::move(found->placed));
     };
     const auto for_budgets = [&](std::span<const byte_count> budgets, nanoseconds time_to_beat) {
       return best_rival_of_budgets(p_, place_, options_.rivals, same_bits_, budgets, time_to_beat);
@@ -204,7 +211,8 @@ class best_search {
       // Rivals take much less work with a time to beat, and give later splits one.
       if (!asked_rivals && (best_ || split + 1 == coarser_begin_) && !is_near_optimal()) {
         asked_rivals = true;
-        accept_if_faster(best_rival(p_, place_, options_.rivals, same_bits_, best_time()));
+        fastest_rival_ = best_rival(p_, place_, options_.rivals, same_bits_, best_time());
+        if (fastest_rival_) accept_if_faster(fastest_rival_->placed);
       }
       if (seen.is_cut_off) cut_off.push_back(split);
       if (seen.is_cut_off && seen.is_promising) promising.push_back(split);
@@ -227,6 +235,12 @@ class best_search {
     for (const std::size_t split : promising) {
       if (!is_near_optimal()) search_split(split, full_effort(work_ / 8), p_.budget, best_time());
     }
+  }
+
+  // A smaller budget hardly ever makes the rival's plan faster by more than a tenth.
+  void improve_rival() {
+    if (!fastest_rival_ || fastest_rival_->placed.time > add_share(best_time(), 10)) return;
+    accept_if_faster(plan_for_smaller_budgets(p_, place_, fastest_rival_->made_by, best_time()));
   }
 
   // Where the best plan is slow, searches the regions of splits that were cut off in half as many parts.
@@ -271,6 +285,7 @@ class best_search {
   nanoseconds compute_time_ = 0;                // sum over all operators
   split_spaces spaces_{p_, splits_};
   std::vector<candidate> candidates_;
+  std::optional<rival_plan> fastest_rival_;
   std::optional<placed_plan> best_;
 };
 

@@ -27,9 +27,9 @@ bool can_be_rival(const strategy& s) {
 }
 
 // Budgets that rivals plan for, in permille of the budget: their plans may need more memory once they are
-// placed. `winner_budget_permille`: budgets tried at the end for the fastest rival.
+// placed. `smaller_budget_permille`: those of plan_for_smaller_budgets().
 constexpr std::array<byte_count, 4> budget_permille{1000, 950, 880, 760};
-constexpr std::array<byte_count, 8> winner_budget_permille{950, 900, 850, 800, 750, 700, 600, 500};
+constexpr std::array<byte_count, 8> smaller_budget_permille{950, 900, 850, 800, 750, 700, 600, 500};
 
 // The default knobs, and the same with `keep` = 1 if the strategy has that knob and its default is 0.
 std::vector<knob_values> knobs_for(const strategy& s) {
@@ -56,13 +56,8 @@ bool swaps_whole_operators(const strategy& s) {
   return only_swaps(s) && s.name != "ooc_cudnn";
 }
 
-struct rival_request {
-  const strategy* by = nullptr;
-  knob_values knobs;
-};
-
-std::vector<rival_request> requests_for(std::span<const strategy> rivals, bool same_bits) {
-  std::vector<rival_request> all;
+std::vector<rival> requests_for(std::span<const strategy> rivals, bool same_bits) {
+  std::vector<rival> all;
   for (const strategy& s : rivals) {
     if (!can_be_rival(s) || (same_bits && !s.is_bit_exact)) continue;
     for (knob_values& knobs : knobs_for(s)) all.push_back({&s, std::move(knobs)});
@@ -111,7 +106,7 @@ byte_count permille_of(byte_count budget, byte_count permille) {
 // that only parts of a plan that may be fast enough are timed: on a GPU a part takes a search for its engine,
 // 0.1 s, and planning VGG-16 in bf16 timed 660 parts of rivals' tries. Throws infeasible, also if estimates
 // exceed problem::time_to_beat by a fiftieth.
-memory_plan plan_by_estimates(const problem& p, const rival_request& q) {
+memory_plan plan_by_estimates(const problem& p, const rival& q) {
   if (!p.cost_of_slice || p.time_to_beat == any_time) return q.by->plan(p);
   problem estimated = with_estimates(p);
   estimated.time_to_beat += p.time_to_beat / 50;
@@ -122,7 +117,7 @@ memory_plan plan_by_estimates(const problem& p, const rival_request& q) {
 
 // The rival's plan for that budget, placed in the problem's; nothing if it has none that is faster than
 // `time_to_beat`, or only `known` again.
-std::optional<placed_plan> plan_for_budget(const problem& p, const placer& place, const rival_request& q,
+std::optional<placed_plan> plan_for_budget(const problem& p, const placer& place, const rival& q,
                                            byte_count budget, nanoseconds time_to_beat,
                                            std::optional<memory_plan>* known = nullptr) {
   problem smaller = p;
@@ -142,7 +137,7 @@ std::optional<placed_plan> plan_for_budget(const problem& p, const placer& place
   }
 }
 
-std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, const rival_request& q,
+std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, const rival& q,
                                          nanoseconds time_to_beat) {
   for (const byte_count permille : budget_permille) {
     std::optional<placed_plan> now =
@@ -154,31 +149,34 @@ std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, 
 
 }  // namespace
 
-std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
-                                      bool same_bits, nanoseconds time_to_beat) {
+std::optional<rival_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
+                                     bool same_bits, nanoseconds time_to_beat) {
   rival_bounds bounds(p);
+  std::optional<rival_plan> best;
+  for (const rival& q : requests_for(rivals, same_bits)) {
+    if (!bounds.allow(*q.by, p.budget, time_to_beat)) continue;
+    std::optional<placed_plan> now = plan_of_rival(p, place, q, time_to_beat);
+    if (!now || now->device_bytes > p.budget || now->time >= time_to_beat) continue;
+    time_to_beat = now->time;
+    best = {std::move(*now), q};
+  }
+  return best;
+}
+
+std::optional<placed_plan> plan_for_smaller_budgets(const problem& p, const placer& place, const rival& q,
+                                                    nanoseconds time_to_beat) {
+  constexpr int max_failures = 2;  // the loop ends after this many budgets in a row without a faster plan
   std::optional<placed_plan> best;
-  std::optional<rival_request> won;
-  const auto take = [&](std::optional<placed_plan> now, const rival_request& q) {
-    if (!now || now->device_bytes > p.budget || now->time >= time_to_beat) return;
+  int failures = 0;
+  for (const byte_count permille : smaller_budget_permille) {
+    std::optional<placed_plan> now =
+        plan_for_budget(p, place, q, permille_of(p.budget, permille), time_to_beat);
+    const bool is_faster = now && now->device_bytes <= p.budget && now->time < time_to_beat;
+    failures = is_faster ? 0 : failures + 1;
+    if (failures == max_failures) break;
+    if (!is_faster) continue;
     time_to_beat = now->time;
     best = std::move(now);
-    won = q;
-  };
-  for (const rival_request& q : requests_for(rivals, same_bits)) {
-    if (bounds.allow(*q.by, p.budget, time_to_beat)) take(plan_of_rival(p, place, q, time_to_beat), q);
-  }
-  // The fastest rival may be faster with a smaller budget: most planners are not monotonic.
-  if (won) {
-    constexpr int max_failures = 2;  // the loop ends after this many budgets in a row without a faster plan
-    const rival_request winner = *won;
-    int slower = 0;
-    for (const byte_count permille : winner_budget_permille) {
-      const nanoseconds before = time_to_beat;
-      take(plan_for_budget(p, place, winner, permille_of(p.budget, permille), time_to_beat), winner);
-      slower = time_to_beat < before ? 0 : slower + 1;
-      if (slower == max_failures) break;
-    }
   }
   return best;
 }
@@ -189,7 +187,7 @@ std::optional<placed_plan> best_rival_of_budgets(const problem& p, const placer&
                                                  nanoseconds time_to_beat) {
   rival_bounds bounds(p);
   std::optional<placed_plan> best;
-  for (const rival_request& q : requests_for(rivals, same_bits)) {
+  for (const rival& q : requests_for(rivals, same_bits)) {
     std::optional<memory_plan> known;  // of the budget before
     for (const byte_count budget : budgets) {
       if (!bounds.allow(*q.by, budget, time_to_beat)) break;

@@ -8,11 +8,25 @@
 
 namespace um {
 
+// A strategy and its knobs.
+struct rival {
+  const strategy* by = nullptr;
+  knob_values knobs;
+};
+struct rival_plan {
+  placed_plan placed;
+  rival made_by;
+};
+
 // The fastest plan of `rivals`, by time including copy_price(). Rivals plan for the budget and, if their data
 // takes more once it is placed, for somewhat less. Returns nothing if no plan takes less than `time_to_beat`.
 // `same_bits`: asks only strategies whose results have the same bits.
-std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
-                                      bool same_bits, nanoseconds time_to_beat);
+std::optional<rival_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
+                                     bool same_bits, nanoseconds time_to_beat);
+// The fastest plan that the rival makes for smaller budgets: most planners are not monotonic. Returns nothing
+// if no plan takes less than `time_to_beat`.
+std::optional<placed_plan> plan_for_smaller_budgets(const problem& p, const placer& place, const rival& q,
+                                                    nanoseconds time_to_beat);
 
 // The same for plans that rivals make for any of `budgets`, the largest first. A plan counts if it fits the
 // problem's budget. With more budgets the result is never slower.
