@@ -351,6 +351,7 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
     if (is_clearly_slower(p, plan)) throw too_slow("ooc_cudnn");
     try {
       need = std::ranges::max(live_bytes(with_estimates(p), plan));
+      if (need <= p.budget && is_slower_without_reuse(p, plan)) throw too_slow("ooc_cudnn");
       if (need <= p.budget) need = packed_bytes(p, plan);
     } catch (const too_many_parts& reason) {  // borders of calls do not meet; with less room they may
       if (tries == 9)

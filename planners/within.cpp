@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -10,8 +11,29 @@
 #include "core/liveness.hpp"
 #include "core/lower.hpp"
 #include "core/memory_plan.hpp"
+#include "planners/best_place.hpp"
 
 namespace um {
+namespace {
+
+// Gives each block memory of its own.
+packing pack_apart(std::span<const block> blocks) {
+  packing p;
+  for (const block& b : blocks) {
+    p.offsets.push_back(round_up(p.bytes, b.alignment));
+    p.bytes = p.offsets.back();
+    for (const piece& x : b.pieces) p.bytes = std::max(p.bytes, p.offsets.back() + x.offset + x.bytes);
+  }
+  return p;
+}
+
+// The plan's simulated time if all data had memory of its own, so that nothing waits for memory to be free.
+nanoseconds time_without_reuse(problem p, const memory_plan& plan) {
+  p.budget = std::numeric_limits<byte_count>::max();
+  return simulated_time(p, lower(p, plan, packer{"apart", pack_apart}), 1);
+}
+
+}  // namespace
 
 problem with_estimates(problem p) {
   if (!p.cost_of_slice) return p;
@@ -49,6 +71,12 @@ bool is_clearly_slower(const problem& p, const memory_plan& plan) {
   return least - least / 10 >= p.time_to_beat;
 }
 
+bool is_slower_without_reuse(const problem& p, const memory_plan& plan) {
+  if (p.time_to_beat == std::numeric_limits<nanoseconds>::max()) return false;
+  const nanoseconds least = time_without_reuse(with_estimates(p), plan);
+  return least - least / 20 >= p.time_to_beat;
+}
+
 nanoseconds swap_time_lower_bound(const problem& p) {
   const graph& g = p.network;
   std::vector<std::optional<index_range>> used = touched_ranges(g);
@@ -82,7 +110,7 @@ memory_plan plan_within(const problem& p, packer how, const std::string& strateg
   for (int tries = 0; tries < 12; ++tries) {
     try {
       memory_plan plan = make(room);
-      if (is_clearly_slower(p, plan)) throw too_slow(strategy);
+      if (is_clearly_slower(p, plan) || is_slower_without_reuse(p, plan)) throw too_slow(strategy);
       arena = packed_bytes(p, plan, how);
       if (arena <= p.budget && time_lower_bound(p, plan) >= p.time_to_beat) throw too_slow(strategy, true);
       if (arena <= p.budget) return plan;
