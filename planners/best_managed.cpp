@@ -7,6 +7,7 @@
 #include "core/layout.hpp"
 #include "core/lower.hpp"
 #include "core/managed_map.hpp"
+#include "core/residency.hpp"
 #include "core/verify.hpp"
 #include "hints/hints.hpp"
 #include "planners/best.hpp"
@@ -85,7 +86,8 @@ std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& d
   kept.budget = std::numeric_limits<byte_count>::max();
   const verified_plan plan = verify_plan(p.network, std::move(managed));
   const placement at(kept, plan.plan(), packers::searched);
-  placed_plan placed{plan.plan(), lower(kept, plan, at).peak_device_bytes, 0};
+  const residency used = residency_of(p.network, plan.plan(), at.addresses, at.managed);
+  placed_plan placed{plan.plan(), at.addresses.device_bytes + used.peak_blocks() * managed_block, 0};
   if (placed.device_bytes <= p.budget) {
     const execution_plan steps = lower(p, plan, at);
     placed.time = time_with_copy_price(p, steps, 2) + added_launch_time(steps);
@@ -93,20 +95,20 @@ std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& d
   return placed;
 }
 
-// Tries each scope. Returns the fastest plan that fits the budget; if none fits, the one that takes the least
-// memory.
+// Returns the fastest plan that fits the budget; if none fits, one that takes little memory. The first scope
+// takes the least memory but for gaps of the packing, so if it does not fit, the others are not tried.
 std::optional<placed_plan> place_in_fastest_scope(problem p, const memory_plan& decided, byte_count budget) {
   p.budget = budget;
   std::optional<placed_plan> best;
-  for (const placement_scope how : {placement_scope::all_kept, placement_scope::surviving,
-                                    placement_scope::persistent, placement_scope::persistent_large}) {
-    if (how == placement_scope::persistent_large && best && best->device_bytes <= p.budget) break;
+  for (const placement_scope how : {placement_scope::persistent_large, placement_scope::persistent,
+                                    placement_scope::surviving, placement_scope::all_kept}) {
     std::optional<placed_plan> now = place_in_scope(p, decided, how);
     if (!now) continue;
     const auto rank = [&](const placed_plan& t) {
       return std::tuple(std::max(t.device_bytes, p.budget), t.time);
     };
-    if (!best || rank(*now) < rank(*best)) best = std::move(now);
+    if (!best || rank(*now) <= rank(*best)) best = std::move(now);
+    if (best->device_bytes > p.budget) break;
   }
   return best;
 }
