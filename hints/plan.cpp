@@ -219,10 +219,14 @@ class hint_planner {
     std::vector<search_setting> starts{first};
     if (places_on_device_) starts.push_back(with_device_homes_toggled(first));
     search.rate_all(starts, "");
+    if (is_far_from_goal()) return take_best_plan();
     if (places_on_device_ && best_setting_ != first) std::ranges::reverse(starts);
     for (const search_setting& start : starts) search.climb(start);
     return take_best_plan();
   }
+  // Whether no climb is likely to beat problem::time_to_beat: of 20, one took more than a third off its
+  // start.
+  bool is_far_from_goal() const { return best_ && best_time_ - best_time_ / 3 >= problem_.time_to_beat; }
   memory_plan take_best_plan() {
     if (!best_) throw infeasible(infeasible_reason_);
     return std::move(*best_);
@@ -232,6 +236,7 @@ class hint_planner {
   // the best setting so far; used without a search rule.
   void try_setting_and_variants(const search_setting& first) {
     try_setting(first);
+    if (is_far_from_goal()) return;
     const auto also = [&](auto search_setting::* member, auto value) {
       search_setting changed = best_ ? best_setting_ : first;
       changed.*member = value;
