@@ -24,7 +24,7 @@ class plan_polisher {
         place_(place),
         budget_(budget),
         current_(std::move(from)),
-        decisions_(of.decisions_for(current_.treatments)),
+        decisions_(of.decisions_for(current_.treatments, budget)),
         placings_left_(work / work_of_placing(of)) {
     evaluation e = of.memory_of(current_.treatments, budget);
     of.add_time(e);
@@ -70,11 +70,8 @@ class plan_polisher {
     evaluation e = of_.memory_of(treatments, budget_);
     if (e.min_time >= current_.placed.time) return false;
     if (e.excess == 0) of_.add_time(e);
-    if (e.excess == 0 && e.forecast.time <= forecast_ + forecast_ / forecast_tolerance &&
-        accept_if_faster(treatments, of_.decisions_for(treatments), e.forecast.time))
-      return true;
-    return std::ranges::any_of(treatments, swaps) &&
-           try_copy_times(treatments, fitted_decisions(of_, treatments, budget_), current_.placed.time);
+    return e.excess == 0 && e.forecast.time <= forecast_ + forecast_ / forecast_tolerance &&
+           accept_if_faster(treatments, of_.decisions_for(treatments, budget_), e.forecast.time);
   }
 
   // Tries to move each single copy, out and back, in either direction: by one position, by two, by four and

@@ -19,8 +19,8 @@ struct placed_decisions {
 // ns.
 std::uint64_t work_of_placing(const search_space& of);
 
-// Applies every change that makes the placed plan faster within the budget: other treatments for one class,
-// with copies early or fitted to the budget; exchanges of two classes; single copies moved by one position.
+// Applies every change that makes the placed plan faster within the budget: other treatments for one class;
+// exchanges of two classes; single copies moved by one position.
 // `work`: limit in units of search_space::work.
 placed_decisions polish(search_space& of, const placer& place, byte_count budget, placed_decisions from,
                         std::uint64_t work);

@@ -51,7 +51,7 @@ class plan_repairer {
   bool place_and_adjust(const solution& now) {
     std::optional<placed_plan> placed;
     if (now.treatments != placed_treatments_) {
-      placed = place_.place_decided(of_.plan(now.treatments), goal_.budget);
+      placed = place_.place_decided(of_.plan(now.treatments, live_limit_), goal_.budget);
       placed_treatments_ = now.treatments;
       placed_bytes_ = placed ? std::optional(placed->device_bytes) : std::nullopt;
     }
@@ -89,7 +89,7 @@ class plan_repairer {
       if (now.score.excess == 0 && !may_be_faster(now)) break;
       bool fits = now.score.excess > 0;  // too much is reserved
       if (!fits) {
-        const memory_plan plan = of_.plan(now.treatments);
+        const memory_plan plan = of_.plan(now.treatments, live_limit_);
         std::optional<placed_plan> placed = place_.place_decided(plan, goal_.budget);
         fits = placed && placed->device_bytes <= goal_.budget;
         if (fits) accept_if_faster(now, std::move(*placed));
@@ -173,7 +173,7 @@ std::optional<placed_plan> place_or_repair(search_space& of, const placer& place
   for (int i = 0; i < most.max_placements; ++i) {
     if (i > 0) decided = decide_again(of, live_limit, most.per_decision, decided);
     if (decided.score.excess > 0 || decided.score.forecast.time >= time_to_beat) return std::nullopt;
-    std::optional<placed_plan> placed = place.place_decided(of.plan(decided.treatments), budget);
+    std::optional<placed_plan> placed = place.place_decided(of.plan(decided.treatments, live_limit), budget);
     if (placed && placed->device_bytes <= budget) return placed;
     // Other decisions may be placeable if these are not.
     const byte_count beyond = placed ? (placed->device_bytes - rung) * 3 / 4 + rung / 1000 : live_limit / 20;

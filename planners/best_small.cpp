@@ -206,7 +206,7 @@ class rung_searcher {
     byte_count live_limit = budget;
     search_space& of = spaces_.of(split);
     for (int i = 0; i < max_placed && now.score.excess == 0 && can_be_faster(now); ++i) {
-      std::optional<placed_plan> placed = place_.place_decided(of.plan(now.treatments), budget);
+      std::optional<placed_plan> placed = place_.place_decided(of.plan(now.treatments, live_limit), budget);
       const byte_count device_bytes = placed ? placed->device_bytes : live_limit + live_limit / 20;
       if (placed && device_bytes > budget) keep_for_larger_budget(split, j, now, device_bytes);
       if (placed && device_bytes <= budget) accept_if_faster({split, {now.treatments, std::move(*placed)}});
@@ -222,7 +222,7 @@ class rung_searcher {
     while (j > 0 && rungs_[j].budget < device_bytes) --j;
     if (rungs_[j].budget < device_bytes || !is_within(j)) return;
     std::optional<placed_plan> placed =
-        place_.place_decided(spaces_.of(split).plan(now.treatments), rungs_[j].budget);
+        place_.place_decided(spaces_.of(split).plan(now.treatments, rungs_[j].budget), rungs_[j].budget);
     if (!placed || placed->device_bytes > rungs_[j].budget) return;
     if (!larger_plans_[j] || placed->time < larger_plans_[j]->what.placed.time)
       larger_plans_[j] = {split, {now.treatments, std::move(*placed)}};

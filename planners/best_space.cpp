@@ -5,8 +5,6 @@
 #include <map>
 #include <tuple>
 
-#include "schedule/fit_transfers.hpp"
-
 namespace um {
 namespace {
 
@@ -50,8 +48,36 @@ void for_each_difference(const std::vector<treatment>& a, const std::vector<trea
     }
   }
 }
+// With fewer gaps than this, swaps are fitted to recomputations and the budget. With more, that takes too
+// much of the work.
+constexpr std::size_t few_gaps = 500;
+
 bool recomputes(treatment how) {
   return how == treatment::recompute || how == treatment::recompute_and_keep;
+}
+
+std::vector<gap_class> find_gap_classes(const use_table& uses, const std::vector<gap>& gaps,
+                                        const forecaster& costs) {
+  std::vector<gap_class> classes;
+  std::map<std::tuple<tensor_id, std::int64_t, std::int64_t>, std::size_t> index;
+  const auto op_at = [&](position at) {
+    return at < 0 || at >= uses.end() ? -1 : std::int64_t{uses.order[static_cast<std::size_t>(at)].op};
+  };
+  for (std::uint32_t x = 0; x < gaps.size(); ++x) {
+    const gap& e = gaps[x];
+    const auto [at, fresh] =
+        index.try_emplace({uses.parts[e.part].tensor, op_at(e.last_use), op_at(e.next_use)}, classes.size());
+    if (fresh) classes.push_back({{}, 0, true});
+    gap_class& c = classes[at->second];
+    const byte_count bytes = uses.parts[e.part].bytes;
+    c.gaps.push_back(x);
+    c.bytes = std::max(c.bytes, bytes);
+    c.is_recomputable = c.is_recomputable && e.is_recomputable;
+    if (e.is_recomputable) c.recompute_time += costs.recompute_time(e.producer);
+    if (e.next_use < uses.end()) c.copy_time += costs.copy_time(bytes, lane::to_device);
+    if (!e.has_host_copy) c.copy_time += costs.copy_time(bytes, lane::to_host);
+  }
+  return classes;
 }
 
 // As search_space::min_memory().
@@ -94,34 +120,17 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool ma
       evaluator_(uses_, gaps_, builder_, forecast_),
       transfer_placer_(forecast_, uses_, gaps_, copy_slack_of(p)),
       may_swap_(may_swap && p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0),
+      decisions_(gaps_.size()),
       timing_(gaps_.size(), swap_timing::none),
       swap_counts_(p.network.tensors.size(), 0),
       staged_(p.network.tensors.size(), false) {
   forecast_.set_waits(waits);
-  find_classes();
+  classes_ = find_gap_classes(uses_, gaps_, forecast_);
   min_memory_ = min_memory_of(p.network, uses_, gaps_, forecast_, may_swap_);
+  // Where both waits are searched, one search fits swaps: packing often takes more than the budget for
+  // decisions that need all of it.
+  if (waits == memory_waits::until_enough && gaps_.size() < few_gaps) swap_fitter_.emplace(uses_, gaps_);
   for (position at = 0; at < uses_.end(); ++at) compute_time_ += forecast_.compute_time(at);
-}
-
-void search_space::find_classes() {
-  std::map<std::tuple<tensor_id, std::int64_t, std::int64_t>, std::size_t> index;
-  const auto op_at = [&](position at) {
-    return at < 0 || at >= uses_.end() ? -1 : std::int64_t{uses_.order[static_cast<std::size_t>(at)].op};
-  };
-  for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
-    const gap& e = gaps_[x];
-    const auto [at, fresh] = index.try_emplace(
-        {uses_.parts[e.part].tensor, op_at(e.last_use), op_at(e.next_use)}, classes_.size());
-    if (fresh) classes_.push_back({{}, 0, true});
-    gap_class& c = classes_[at->second];
-    const byte_count bytes = uses_.parts[e.part].bytes;
-    c.gaps.push_back(x);
-    c.bytes = std::max(c.bytes, bytes);
-    c.is_recomputable = c.is_recomputable && e.is_recomputable;
-    if (e.is_recomputable) c.recompute_time += forecast_.recompute_time(e.producer);
-    if (e.next_use < uses_.end()) c.copy_time += forecast_.copy_time(bytes, lane::to_device);
-    if (!e.has_host_copy) c.copy_time += forecast_.copy_time(bytes, lane::to_host);
-  }
 }
 
 bool search_space::allows(std::size_t c, treatment how) const {
@@ -136,7 +145,12 @@ decision search_space::decision_for(treatment how, std::uint32_t gap_index) cons
   return {gap_choice::recompute, e.last_use, how == treatment::recompute ? e.next_use : e.last_use};
 }
 
-std::vector<decision> search_space::decisions_for(const std::vector<treatment>& treatments) {
+std::vector<decision> search_space::decisions_for(const std::vector<treatment>& treatments,
+                                                  byte_count budget) {
+  if (swap_fitter_) {
+    memory_of(treatments, budget);
+    return decisions_;
+  }
   std::vector<decision> all(gaps_.size());
   std::vector<swap_timing> timing(gaps_.size(), swap_timing::none);
   for (std::size_t c = 0; c < classes_.size(); ++c) {
@@ -167,6 +181,14 @@ evaluation search_space::memory_of(const std::vector<treatment>& treatments, byt
   undo_evaluated();
   apply_treatments(treatments);
   totals_ = evaluator_.evaluate(decisions_, staged_, changed_gaps_, budget);
+  if (swap_fitter_) work_ += gaps_.size() / 8 + 4 * transfer_placer_.swapped_gaps().size();
+  if (swap_fitter_ && totals_.excess > 0 &&
+      swap_fitter_->fit(transfer_placer_.swapped_gaps(), timing_, evaluator_.new_live_at_positions(), budget,
+                        decisions_)) {
+    record_changed_swaps();
+    totals_ = evaluator_.evaluate(decisions_, staged_, changed_gaps_, budget);
+    work_ += of_evaluation + uses_.order.size() / 2;
+  }
   work_ += of_evaluation + of_visit * (evaluator_.visited_count() - visited);
   if (totals_.event_count > max_events(uses_)) return too_long;
   evaluation e;
@@ -188,9 +210,12 @@ bool search_space::differs_widely(const std::vector<treatment>& treatments) cons
 
 // Makes these treatments both the current and the evaluated ones.
 void search_space::restart_from(const std::vector<treatment>& treatments) {
-  for (std::size_t c = 0; c < classes_.size(); ++c) update_swap_timing(c, treatments[c]);
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    update_swap_timing(c, treatments[c]);
+    for (const std::uint32_t x : classes_[c].gaps) decisions_[x] = decision_for(treatments[c], x);
+  }
   current_ = evaluated_ = treatments;
-  decisions_ = decisions_for(treatments);
+  place_swaps();
   changed_gaps_.clear();
 }
 
@@ -215,7 +240,7 @@ void search_space::undo_evaluated() {
 }
 
 void search_space::apply_treatments(const std::vector<treatment>& treatments) {
-  bool moves_change = false;
+  bool moves_change = swap_fitter_.has_value();
   for_each_difference(treatments, evaluated_, [&](std::size_t c) {
     const bool swapped = swaps(treatments[c]) || swaps(evaluated_[c]);
     moves_change = moves_change || swapped;
@@ -226,8 +251,17 @@ void search_space::apply_treatments(const std::vector<treatment>& treatments) {
       changed_gaps_.push_back(x);
     }
   });
-  if (!moves_change) return;
-  transfer_placer_.place(timing_, decisions_);
+  if (moves_change) place_swaps();
+}
+
+void search_space::place_swaps() {
+  transfer_placer_.place(
+      timing_, decisions_,
+      swap_fitter_ ? swap_fitter_->find_first_readers(decisions_) : std::span<const position>{});
+  record_changed_swaps();
+}
+
+void search_space::record_changed_swaps() {
   std::erase_if(changed_gaps_, [&](std::uint32_t x) { return timing_[x] != swap_timing::none; });
   for (const std::uint32_t x : transfer_placer_.swapped_gaps()) {
     if (decisions_[x] != evaluator_.decisions()[x]) changed_gaps_.push_back(x);
@@ -266,16 +300,8 @@ bool search_space::spans_position(std::size_t c, position at) const {
       classes_[c].gaps, [&](std::uint32_t x) { return gaps_[x].last_use < at && at < gaps_[x].next_use; });
 }
 
-memory_plan search_space::plan(const std::vector<treatment>& treatments) {
-  return make_plan(p_.network, uses_, gaps_, decisions_for(treatments));
-}
-
-std::vector<decision> fitted_decisions(search_space& of, const std::vector<treatment>& treatments,
-                                       byte_count budget) {
-  std::vector<decision> decisions = of.decisions_for(treatments);
-  forecaster costs(of.of_problem(), of.uses());
-  fit_transfers(of.of_problem().network, of.uses(), of.gaps(), costs, budget, decisions);
-  return decisions;
+memory_plan search_space::plan(const std::vector<treatment>& treatments, byte_count budget) {
+  return make_plan(p_.network, uses_, gaps_, decisions_for(treatments, budget));
 }
 
 std::optional<nanoseconds> forecast_time(const search_space& of, const std::vector<decision>& decisions,

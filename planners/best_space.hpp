@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "schedule/change_evaluator.hpp"
+#include "schedule/swap_fitter.hpp"
 #include "schedule/transfers.hpp"
 
 namespace um {
 
-// What happens to a part during a gap. `swap`: leaves and returns early enough to delay nothing.
+// What happens to a part during a gap. `swap`: leaves and returns early enough to delay nothing; if
+// swaps are fitted, returns later and leaves earlier where the budget is exceeded.
 // `swap_just_in_time`: leaves right after its last use and returns right before its next one.
 // `swap_back_late`: keeps its memory until its copy out has ended, so that nothing waits for it, and returns
 // right before its next use. `recompute_and_keep`: stays on the device after its first recomputation.
@@ -89,20 +91,22 @@ class search_space {
   position peak_position() const { return evaluator_.list().peak_position(); }
   bool spans_position(std::size_t c, position at) const;
 
-  std::vector<decision> decisions_for(const std::vector<treatment>& treatments);
-  memory_plan plan(const std::vector<treatment>& treatments);
+  // The decisions that memory_of() evaluates for the same arguments.
+  std::vector<decision> decisions_for(const std::vector<treatment>& treatments, byte_count budget);
+  memory_plan plan(const std::vector<treatment>& treatments, byte_count budget);
   const problem& of_problem() const { return p_; }
   const use_table& uses() const { return uses_; }
   const std::vector<gap>& gaps() const { return gaps_; }
 
  private:
-  void find_classes();
   decision decision_for(treatment how, std::uint32_t gap_index) const;
   bool differs_widely(const std::vector<treatment>& treatments) const;
   void restart_from(const std::vector<treatment>& treatments);
   void undo_evaluated();
   void apply_treatments(const std::vector<treatment>& treatments);
   void update_swap_timing(std::size_t c, treatment how);
+  void place_swaps();
+  void record_changed_swaps();
 
   const problem& p_;
   use_table uses_;
@@ -112,6 +116,7 @@ class search_space {
   forecaster forecast_;
   change_evaluator evaluator_;
   transfer_placer transfer_placer_;
+  std::optional<swap_fitter> swap_fitter_;  // if swaps are fitted to recomputations and the budget
   bool may_swap_ = false;
   nanoseconds compute_time_ = 0;
   byte_count min_memory_ = 0;
@@ -126,10 +131,6 @@ class search_space {
   std::uint64_t work_ = 0;
 };
 
-// Decisions for treatments, with copies timed by fit_transfers(): they wait for memory where those of
-// decisions_for() would exceed the budget.
-std::vector<decision> fitted_decisions(search_space& of, const std::vector<treatment>& treatments,
-                                       byte_count budget);
 // The time of decisions, including copy_price(); nothing if they need more than the budget.
 std::optional<nanoseconds> forecast_time(const search_space& of, const std::vector<decision>& decisions,
                                          byte_count budget);

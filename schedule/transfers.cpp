@@ -55,14 +55,8 @@ transfer_placer::transfer_placer(const forecaster& costs, const use_table& uses,
   to_host_.sort(gaps.size(), [&](std::uint32_t x) { return gaps[x].last_use; });
 }
 
-void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<decision>& decisions) {
-  const auto start_of = [&](position at) { return start_times_[static_cast<std::size_t>(at)]; };
+void transfer_placer::find_swapped_gaps(const std::vector<swap_timing>& timing) {
   swapped_gaps_.clear();
-  const auto add_if_swapped = [&](std::uint32_t x) {
-    if (timing[x] == swap_timing::none) return;
-    swapped_gaps_.push_back(x);
-    decisions[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
-  };
   // Most gaps are not swapped, so eight are looked at together.
   static_assert(sizeof(swap_timing) == 1 && swap_timing::none == swap_timing{});
   constexpr std::uint32_t gaps_per_word = sizeof(std::uint64_t);
@@ -71,28 +65,52 @@ void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<
     std::uint64_t timings = 1;
     if (x + gaps_per_word <= count) std::memcpy(&timings, &timing[x], gaps_per_word);
     if (timings == 0) continue;
-    for (std::uint32_t i = x; i < std::min(x + gaps_per_word, count); ++i) add_if_swapped(i);
+    for (std::uint32_t i = x; i < std::min(x + gaps_per_word, count); ++i) {
+      if (timing[i] != swap_timing::none) swapped_gaps_.push_back(i);
+    }
   }
-  // Places copies in the order of falling deadlines, so each ends at or before the start of the one placed
-  // before it.
+}
+
+// Places copies to the device in the order of falling deadlines, so each ends at or before the start of the
+// one placed before it.
+void transfer_placer::place_returns(const std::vector<swap_timing>& timing, std::vector<decision>& decisions,
+                                    std::span<const position> needed_before) {
   nanoseconds begin = std::numeric_limits<nanoseconds>::max();
   auto after = start_times_.end();  // the first start time after `begin`
-  to_device_.visit_in_order(swapped_gaps_, [&](const timed_gap_copy& c) {
-    const std::uint32_t x = c.gap;
-    const gap& e = gaps_[x];
-    begin = std::min(begin, start_of(e.next_use)) - c.time;
-    if (timing[x] != swap_timing::early) return;
+  const auto place_one = [&](const timed_gap_copy& c, position needed) {
+    const gap& e = gaps_[c.gap];
+    begin = std::min(begin, start_times_[static_cast<std::size_t>(needed)]) - c.time;
+    if (timing[c.gap] != swap_timing::early) return;
     while (*std::prev(after) > std::max<nanoseconds>(begin, 0)) --after;
     const auto back = static_cast<position>(after - start_times_.begin()) - 1;
-    decisions[x].return_before = std::clamp(back, e.last_use + 1, std::max(e.next_use, e.last_use + 1));
-  });
+    decisions[c.gap].return_before = std::clamp(back, e.last_use + 1, std::max(needed, e.last_use + 1));
+  };
+  if (needed_before.empty()) {
+    to_device_.visit_in_order(swapped_gaps_,
+                              [&](const timed_gap_copy& c) { place_one(c, gaps_[c.gap].next_use); });
+    return;
+  }
+  returning_.clear();
+  to_device_.visit_in_order(swapped_gaps_, [&](const timed_gap_copy& c) { returning_.push_back(c); });
+  std::ranges::stable_sort(returning_, std::ranges::greater{},
+                           [&](const timed_gap_copy& c) { return needed_before[c.gap]; });
+  for (const timed_gap_copy& c : returning_) place_one(c, needed_before[c.gap]);
+}
+
+void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<decision>& decisions,
+                            std::span<const position> needed_before) {
+  find_swapped_gaps(timing);
+  for (const std::uint32_t x : swapped_gaps_)
+    decisions[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
+  place_returns(timing, decisions, needed_before);
   // A copy can begin after the last write; later reads do not delay it.
   calendar link_to_host;
   auto next = start_times_.begin();  // the first start time from the end of the last copy on
   to_host_.visit_in_order(swapped_gaps_, [&](const timed_gap_copy& c) {
     const std::uint32_t x = c.gap;
     const gap& e = gaps_[x];
-    const nanoseconds end = link_to_host.book_first_free(start_of(e.producer + 1), c.time) + c.time;
+    const nanoseconds end =
+        link_to_host.book_first_free(start_times_[static_cast<std::size_t>(e.producer + 1)], c.time) + c.time;
     if (timing[x] == swap_timing::just_in_time) return;
     while (next != start_times_.end() && *next < end) ++next;
     while (next != start_times_.begin() && *std::prev(next) >= end) --next;

@@ -29,8 +29,10 @@ class transfer_placer {
   // Sets the decisions of all gaps that `timing` (per gap) swaps; other decisions stay. A part keeps its
   // memory until its copy can have ended, so that nothing waits for it. It returns as late as possible if all
   // parts are to be back before their next use. Times are the forecaster's without recomputations, and the
-  // slack is added to each copy.
-  void place(const std::vector<swap_timing>& timing, std::vector<decision>& decisions);
+  // slack is added to each copy. `needed_before`: per gap, the position before which its part is needed;
+  // empty: the gaps' next uses.
+  void place(const std::vector<swap_timing>& timing, std::vector<decision>& decisions,
+             std::span<const position> needed_before = {});
   // The gaps swapped by the last place(), in ascending order.
   std::span<const std::uint32_t> swapped_gaps() const { return swapped_gaps_; }
 
@@ -53,11 +55,16 @@ class transfer_placer {
     std::vector<std::uint64_t> chosen_;  // a bit per copy: whether it is visited
   };
 
+  void find_swapped_gaps(const std::vector<swap_timing>& timing);
+  void place_returns(const std::vector<swap_timing>& timing, std::vector<decision>& decisions,
+                     std::span<const position> needed_before);
+
   const use_table& uses_;
   std::span<const gap> gaps_;
   std::vector<nanoseconds> start_times_;     // per position, and one past the last: when its compute starts
   ordered_copies to_device_, to_host_;       // sorted by falling next use; by rising last use
   std::vector<std::uint32_t> swapped_gaps_;  // gaps swapped by the last place()
+  std::vector<timed_gap_copy> returning_;    // scratch of place_returns()
 };
 
 // Sets the times of every swap among `decisions`, all with swap_timing::early.

@@ -123,9 +123,9 @@ TEST(ladder, has_a_rung_for_each_ratio_in_steps_of_0_05) {
   }
 }
 
-// Treatments by dice: fitted copies make some fit where early ones need more than the budget.
+// Treatments by dice: with later returns some need less memory than with early ones.
 TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
-  const graph g = small_graph("residual");
+  const graph g = random_network(2, 16);
   const machine on = test_machine();
   const profile costs = estimate(g, on);
   const strategy& best = *find_strategy(planners(), "best");
@@ -140,15 +140,42 @@ TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
       const treatment how = drawn_treatments[dice() % drawn_treatments.size()];
       if (of.allows(c, how)) treatments[c] = how;
     }
+    constexpr byte_count unlimited = std::numeric_limits<byte_count>::max();
+    const evaluation early = of.memory_of(treatments, unlimited);
     evaluation e = of.memory_of(treatments, budget);
     of.add_time(e);
-    constexpr byte_count unlimited = std::numeric_limits<byte_count>::max();
-    EXPECT_EQ(forecast_time(of, of.decisions_for(treatments), unlimited), e.forecast.time);
+    EXPECT_EQ(forecast_time(of, of.decisions_for(treatments, budget), unlimited), e.forecast.time);
     EXPECT_GE(e.forecast.peak, of.min_memory());
-    const bool fits = forecast_time(of, fitted_decisions(of, treatments, budget), budget).has_value();
-    if (fits && e.excess > 0) ++fitted;
+    EXPECT_LE(e.forecast.peak, std::max(early.forecast.peak, budget));
+    if (e.forecast.peak < early.forecast.peak) ++fitted;
   }
   EXPECT_GE(fitted, 1);
+}
+
+// One recomputation at a time: what it reads is needed by then, everything else for its next use.
+TEST(swap_fitter, needs_parts_for_the_recomputation_that_reads_them) {
+  const graph g = random_network(2, 16);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
+  swap_fitter fitter(uses, gaps);
+  int earlier = 0;
+  for (std::size_t x = 0; x < gaps.size(); ++x) {
+    if (!gaps[x].is_recomputable) continue;
+    std::vector<decision> decisions(gaps.size());
+    decisions[x] = {gap_choice::recompute, gaps[x].last_use, gaps[x].next_use};
+    const std::span<const position> first = fitter.find_first_readers(decisions);
+    for (std::size_t y = 0; y < gaps.size(); ++y) {
+      const bool is_read = gaps[y].last_use < gaps[x].next_use &&
+                           std::ranges::any_of(
+                               uses.touched_by_recompute(gaps[x].producer),
+                               [&](const touched_part& in) {
+                                 return in.part == gaps[y].part && in.mode != access_mode::write;
+                               });
+      EXPECT_EQ(first[y], is_read ? std::min(gaps[x].next_use, gaps[y].next_use) : gaps[y].next_use);
+      if (first[y] < gaps[y].next_use) ++earlier;
+    }
+  }
+  EXPECT_GE(earlier, 1);
 }
 
 // Each step of a recurrent network reads the state of the step before it twice. Once that is discarded in
@@ -281,7 +308,7 @@ TEST_F(crowded_network, fits_where_room_is_reserved) {
 }
 
 TEST_F(crowded_network, is_crowded_in_ranges_that_take_too_much) {
-  const memory_plan plan = of.plan(decide(of, budget, {12, 1'000'000}).treatments);
+  const memory_plan plan = of.plan(decide(of, budget, {12, 1'000'000}).treatments, budget);
   const byte_count needed = place(plan)->device_bytes;
   ASSERT_GT(needed, budget);
   EXPECT_TRUE(find_crowded_ranges(p, plan, needed).empty());

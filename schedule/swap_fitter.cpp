@@ -1,0 +1,76 @@
+#include "schedule/swap_fitter.hpp"
+
+#include <algorithm>
+
+namespace um {
+
+swap_fitter::swap_fitter(const use_table& uses, std::span<const gap> gaps)
+    : uses_(uses), gaps_(gaps), input_gaps_(gaps.size()), first_readers_(gaps.size()) {
+  std::vector<std::vector<std::uint32_t>> gaps_of_part(uses.parts.size());
+  for (std::uint32_t x = 0; x < gaps.size(); ++x) gaps_of_part[gaps[x].part].push_back(x);
+  for (std::uint32_t x = 0; x < gaps.size(); ++x) {
+    const gap& e = gaps[x];
+    if (!e.is_recomputable) continue;
+    recomputable_gaps_.push_back(x);
+    for (const touched_part& in : uses.touched_by_recompute(e.producer)) {
+      if (in.mode == access_mode::write) continue;
+      for (const std::uint32_t y : gaps_of_part[in.part]) {
+        if (gaps[y].last_use < e.next_use && e.last_use < gaps[y].next_use) input_gaps_[x].push_back(y);
+      }
+    }
+  }
+  std::ranges::stable_sort(recomputable_gaps_, std::ranges::greater{},
+                           [&](std::uint32_t x) { return gaps[x].producer; });
+}
+
+// What a part is recomputed for is produced later, and is therefore visited before the part's inputs.
+std::span<const position> swap_fitter::find_first_readers(std::span<const decision> decisions) {
+  for (std::uint32_t x = 0; x < gaps_.size(); ++x) first_readers_[x] = gaps_[x].next_use;
+  for (const std::uint32_t x : recomputable_gaps_) {
+    if (decisions[x].choice != gap_choice::recompute) continue;
+    const position at = first_readers_[x];
+    for (const std::uint32_t y : input_gaps_[x]) {
+      if (gaps_[y].last_use < at) first_readers_[y] = std::min(first_readers_[y], at);
+    }
+  }
+  return first_readers_;
+}
+
+bool swap_fitter::fit(std::span<const std::uint32_t> swapped, const std::vector<swap_timing>& timing,
+                      std::span<const byte_count> live_bytes, byte_count budget,
+                      std::vector<decision>& decisions) {
+  early_gaps_.clear();
+  std::ranges::copy_if(swapped, std::back_inserter(early_gaps_),
+                       [&](std::uint32_t x) { return timing[x] == swap_timing::early; });
+  if (early_gaps_.empty()) return false;
+  live_bytes_.assign(live_bytes.begin(), live_bytes.end());
+  bool changed = false;
+  std::ranges::stable_sort(early_gaps_, std::ranges::greater{},
+                           [&](std::uint32_t x) { return first_readers_[x]; });
+  for (const std::uint32_t x : early_gaps_)
+    changed = return_later(x, budget, decisions[x].return_before) || changed;
+  std::ranges::stable_sort(early_gaps_, {}, [&](std::uint32_t x) { return gaps_[x].last_use; });
+  for (const std::uint32_t x : early_gaps_)
+    changed = leave_earlier(x, budget, decisions[x].leave_after) || changed;
+  return changed;
+}
+
+bool swap_fitter::return_later(std::uint32_t x, byte_count budget, position& return_before) {
+  if (gaps_[x].next_use >= uses_.end()) return false;
+  position last = first_readers_[x] - 1;
+  while (last >= return_before && live_at(last) <= budget) --last;
+  if (last < return_before) return false;
+  for (; return_before <= last; ++return_before) live_at(return_before) -= uses_.parts[gaps_[x].part].bytes;
+  return true;
+}
+
+bool swap_fitter::leave_earlier(std::uint32_t x, byte_count budget, position& leave_after) {
+  if (gaps_[x].last_use < 0) return false;
+  position first = gaps_[x].last_use + 1;
+  while (first <= leave_after && live_at(first) <= budget) ++first;
+  if (first > leave_after) return false;
+  for (; leave_after >= first; --leave_after) live_at(leave_after) -= uses_.parts[gaps_[x].part].bytes;
+  return true;
+}
+
+}  // namespace um
