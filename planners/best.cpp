@@ -90,7 +90,7 @@ class best_search {
       }
       place_candidates_by_time();
     }
-    if (!is_tiny_ || !is_rung(p_.budget)) {
+    if (!is_tiny_ || !best_ || !is_rung(p_.budget)) {
       search_for_budget();
       improve_rival();
     }
