@@ -26,7 +26,8 @@ def run_all(test_folder, log_folder, max_seconds):
         print(f"error: no cuda_*_test in {test_folder}; build the preset cuda, or name its folder")
         return False
     results = [run_shard(executable_of_name[name], 0, 1, log_folder, end_time) for name in ALONE if name in executable_of_name]
-    names_of_parallel_tests = [name for name in SHARDS if name in executable_of_name] + [name for name in executable_of_name if name not in ALONE and name not in SHARDS]
+    names_of_parallel_tests = ([name for name in SHARDS if name in executable_of_name]
+                               + [name for name in executable_of_name if name not in ALONE and name not in SHARDS])
     jobs = [(executable_of_name[name], shard, SHARDS.get(name, 1)) for name in names_of_parallel_tests for shard in range(SHARDS.get(name, 1))]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         results += pool.map(lambda job: run_shard(*job, log_folder, end_time), jobs)
@@ -41,8 +42,9 @@ def run_shard(executable, shard_index, shard_count, log_folder, end_time):
     log = log_folder / f"{name}.log"
     with log.open("w", encoding="utf-8") as log_stream:
         try:
-            exit_code = subprocess.run([str(executable), f"--gtest_filter=-{EXCLUDED}", "--gtest_color=no"], env=environment, stdin=subprocess.DEVNULL,
-                                  stdout=log_stream, stderr=subprocess.STDOUT, timeout=max(1, end_time - begin_s), check=False).returncode
+            exit_code = subprocess.run([str(executable), f"--gtest_filter=-{EXCLUDED}", "--gtest_color=no"],
+                                       env=environment, stdin=subprocess.DEVNULL, stdout=log_stream, stderr=subprocess.STDOUT,
+                                       timeout=max(1, end_time - begin_s), check=False).returncode
         except subprocess.TimeoutExpired:
             exit_code = None
     output = log.read_text(encoding="utf-8", errors="backslashreplace")

@@ -37,9 +37,9 @@ from umbench import arguments, load  # noqa: E402
 
 SWEEPS = ROOT / "benchmarks/sweeps"
 TIME_WEIGHTS = {"tests": 5, "before_after": 6, "tables": 10, "best": 8, "papers": 6, "ooc_cudnn": 3, "validation": 6, "reproduce": 5,
-           "gate": 3, "replay": 4, "curves": 3, "peers": 3, "remedies": 4}
+                "gate": 3, "replay": 4, "curves": 3, "peers": 3, "remedies": 4}
 PEER_ROWS = ("densenet121/128/bf16:workspace=2GiB", "densenet121/128/bf16:fusion=fused,workspace=2GiB",
-         "mobilenet_v2/128/bf16:workspace=2GiB")
+             "mobilenet_v2/128/bf16:workspace=2GiB")
 PAPERS = ("unified_memory", "uvm_discard", "oc_dnn", "deepum", "pooch", "vdnn", "tvdnn", "autoswap", "smartpool", "ooc_cudnn")
 MAX_WANTED_TIME_RATIO = 1.01
 
@@ -48,7 +48,7 @@ def make_sweep_runner(sweep_name):
     """Returns a function that runs sweeps/gpu_NAME.json and prints its slowdowns."""
     def run_sweep(options, out_folder, max_seconds):
         command = [options.umbench, "sweep", SWEEPS / f"gpu_{sweep_name}.json", "--out", out_folder / f"{sweep_name}.jsonl", "--times-only",
-                "--no-preflight", "--resume"]
+                   "--no-preflight", "--resume"]
         succeeded = timed.run_within(command, max_seconds) in timed.SUCCESS_EXIT_CODES
         print(slowdown_table(out_folder / f"{sweep_name}.jsonl"), flush=True)
         return succeeded
@@ -96,8 +96,9 @@ def compare_builds(options, out_folder, max_seconds):
                     return report_time_ratios(out_folder, cell_count)
                 record_file = out_folder / "before_after" / side / f"{cell_number}.{round_number}.jsonl"
                 record_file.parent.mkdir(parents=True, exist_ok=True)
-                timed.run_within([binary, "sweep", sweep_file, "--shard", f"{cell_number}/{cell_count}", "--out", record_file, "--times-only", "--no-preflight",
-                           "--resume"], seconds_left, quiet=True)
+                timed.run_within([binary, "sweep", sweep_file,
+                                  "--shard", f"{cell_number}/{cell_count}", "--out", record_file, "--times-only", "--no-preflight",
+                                  "--resume"], seconds_left, quiet=True)
         slowest_round_s = max(slowest_round_s, time.monotonic() - begin_s)
     return report_time_ratios(out_folder, cell_count)
 
@@ -109,7 +110,7 @@ def report_time_ratios(out_folder, cell_count):
     ratios = []
     for cell_number in range(1, cell_count + 1):
         records_of_sides = [[record for path in sorted((out_folder / "before_after" / side).glob(f"{cell_number}.*.jsonl"))
-                  for record in load.read(path)[1] if record["outcome"] == "ok"] for side in ("base", "head")]
+                             for record in load.read(path)[1] if record["outcome"] == "ok"] for side in ("base", "head")]
         if not all(records_of_sides):
             print(f"| {cell_number} | not run on both sides |")
             continue
@@ -117,19 +118,23 @@ def report_time_ratios(out_folder, cell_count):
         record_of_head = records_of_sides[1][0]
         ratios.append(now_ns / before_ns)
         has_same_bits = {record["digest"] for record in records_of_sides[0]} == {record["digest"] for record in records_of_sides[1]}
-        print(f"| {record_of_head['network']} {record_of_head['batch']} {record_of_head['precision']} {record_of_head['strategy']} {record_of_head['ratio']} | {before_ns / 1e6:.2f} | {now_ns / 1e6:.2f} "
+        print(f"| {record_of_head['network']} {record_of_head['batch']} {record_of_head['precision']} "
+              f"{record_of_head['strategy']} {record_of_head['ratio']} | "
+              f"{before_ns / 1e6:.2f} | {now_ns / 1e6:.2f} "
               f"| {now_ns / before_ns:.3f} | {min(map(len, records_of_sides))} | {'yes' if has_same_bits else 'no'} |")
     if not ratios:
         return False
     mean_ratio = 1.0
     for ratio in ratios:
         mean_ratio *= ratio ** (1 / len(ratios))
-    print(f"mean ratio {mean_ratio:.4f} over {len(ratios)} cells, {sum(ratio > MAX_WANTED_TIME_RATIO for ratio in ratios)} above {MAX_WANTED_TIME_RATIO}", flush=True)
+    print(f"mean ratio {mean_ratio:.4f} over {len(ratios)} cells, "
+          f"{sum(ratio > MAX_WANTED_TIME_RATIO for ratio in ratios)} above {MAX_WANTED_TIME_RATIO}", flush=True)
     return mean_ratio <= MAX_WANTED_TIME_RATIO
 
 
 def run_validation(options, out_folder, max_seconds):
-    return timed.run_within([ROOT / "benchmarks/gpu_validation.sh", out_folder / "validation", options.build], max_seconds, {"RUNS": "1"}) in timed.SUCCESS_EXIT_CODES
+    return timed.run_within([ROOT / "benchmarks/gpu_validation.sh", out_folder / "validation", options.build],
+                            max_seconds, {"RUNS": "1"}) in timed.SUCCESS_EXIT_CODES
 
 
 def reproduce_papers(options, out_folder, max_seconds):
@@ -148,7 +153,8 @@ def reproduce_papers(options, out_folder, max_seconds):
 def has_every_cell(run_folder):
     """Returns whether the folder PAPER_N of a run of `umbench reproduce` has every cell of its paper."""
     paper = run_folder.name.rpartition("_")[0]
-    key_file, wanted_cells = run_folder / f"{paper}.cells.json", json.loads((ROOT / f"results/papers/{paper}.json").read_text(encoding="utf-8"))["cells"]
+    key_file = run_folder / f"{paper}.cells.json"
+    wanted_cells = json.loads((ROOT / f"results/papers/{paper}.json").read_text(encoding="utf-8"))["cells"]
     return key_file.exists() and len(json.loads(key_file.read_text(encoding="utf-8"))) == len(wanted_cells)
 
 
@@ -159,11 +165,12 @@ def compare_build_with_itself(options, out_folder, max_seconds):
         pair_number, begin_s = pair_number + 1, time.monotonic()
         pair_folder = out_folder / "gate" / str(pair_number)
         command = [options.umbench, "interleave", SWEEPS / "gpu_aa.json", "--base", options.umbench, "--head", options.umbench,
-                "--rounds", "2", "--out", pair_folder]
+                   "--rounds", "2", "--out", pair_folder]
         if timed.run_within(command, end_time - begin_s) != 0:
             return pair_number > 1  # at least one pair must have ended
         if importlib.util.find_spec("scipy"):
-            print(f"pair {pair_number}: umbench compare ended with {timed.run_within([options.umbench, 'compare', pair_folder / 'base', pair_folder / 'head'], 60)}", flush=True)
+            exit_code = timed.run_within([options.umbench, "compare", pair_folder / "base", pair_folder / "head"], 60)
+            print(f"pair {pair_number}: umbench compare ended with {exit_code}", flush=True)
         slowest_pair_s = max(slowest_pair_s, time.monotonic() - begin_s)
     return True
 
@@ -180,7 +187,7 @@ def compare_with_pytorch(options, out_folder, max_seconds):
     end_time, succeeded = time.monotonic() + max_seconds, True
     for row_number, row in enumerate(PEER_ROWS, 1):  # one call a row: pytorch.py refuses a case that comes twice
         command = [sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", row, "--ways", "eager,compile",
-                "--no-gradients", "--out", out_folder / f"peers_{row_number}.jsonl", "--resume"]
+                   "--no-gradients", "--out", out_folder / f"peers_{row_number}.jsonl", "--resume"]
         succeeded = timed.run_within(command, max(5, end_time - time.monotonic())) in timed.SUCCESS_EXIT_CODES and succeeded
     return succeeded
 

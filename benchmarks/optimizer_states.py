@@ -46,7 +46,8 @@ def adamw(w, g, m, v, element_count, correction1, correction2, lr: tl.constexpr,
 def run_adamw_step(w, g, m, v, step_number):
     """Runs a step of AdamW, numbered from 1, which changes weights and moments, w, m and v, in place."""
     block_size = 1024
-    adamw[(triton.cdiv(w.numel(), block_size),)](w, g, m, v, w.numel(), 1 - BETA1**step_number, 1 - BETA2**step_number, LR, BETA1, BETA2, EPSILON, DECAY, block_size)
+    adamw[(triton.cdiv(w.numel(), block_size),)](w, g, m, v, w.numel(), 1 - BETA1**step_number, 1 - BETA2**step_number,
+                                                 LR, BETA1, BETA2, EPSILON, DECAY, block_size)
 
 
 # --- managed memory ---
@@ -76,7 +77,7 @@ class ManagedTensor:
     def prefetch(self, device, first_element=0, element_count=None):
         byte_count = self.bytes - 4 * first_element if element_count is None else 4 * element_count
         call_cuda("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * first_element), ctypes.c_size_t(byte_count), device,
-               ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+                  ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
 
     def advise(self, advice_code, device):
         call_cuda("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), advice_code, device)
@@ -132,7 +133,8 @@ def make_chunked_step(move_to_device, move_to_host, states, weights, gradients):
                 m, v = (move_to_device(state, chunk_index % BUFFER_COUNT, first_element, element_count) for state in states)
             streams[1].wait_stream(streams[0])
             with torch.cuda.stream(streams[1]):
-                run_adamw_step(weights[first_element:first_element + element_count], gradients[first_element:first_element + element_count], m, v, step_number)
+                run_adamw_step(weights[first_element:first_element + element_count], gradients[first_element:first_element + element_count],
+                               m, v, step_number)
             streams[2].wait_stream(streams[1])
             with torch.cuda.stream(streams[2]):
                 for state in states:
@@ -162,7 +164,8 @@ def make_pinned_states(w):
 
 
 def place_pinned_copied_in_chunks(w, g):
-    host_states_and_buffers = [(host_state, [torch.empty(CHUNK_ELEMENTS, device="cuda") for _ in range(BUFFER_COUNT)]) for host_state in make_pinned_states(w)]
+    host_states_and_buffers = [(host_state, [torch.empty(CHUNK_ELEMENTS, device="cuda") for _ in range(BUFFER_COUNT)])
+                               for host_state in make_pinned_states(w)]
 
     def move_to_device(host_and_buffers, buffer_index, first_element, element_count):
         host_state, buffers = host_and_buffers
@@ -242,12 +245,13 @@ def main():
     parser.add_argument("--out", required=True, metavar="FILE.jsonl")
     parser.add_argument("--parameters", type=int, default=1 << 27, help="elements (2^27: states of 1 GiB)")
     parser.add_argument("--steps", type=int, default=6, help="measured, after two that warm up")
-    parser.add_argument("--only", metavar="PLACE", nargs="+", default=list(PLACE_FUNCTIONS), choices=list(PLACE_FUNCTIONS), help="these alone, `device` first")
+    parser.add_argument("--only", metavar="PLACE", nargs="+", default=list(PLACE_FUNCTIONS), choices=list(PLACE_FUNCTIONS),
+                        help="these alone, `device` first")
     parser.add_argument("--within", type=float, default=3, metavar="SECONDS", help="slower places are measured by fewer steps")
     options = parser.parse_args()
     entries, first_weights_and_difference = [], []
-    common_facts = {"schema": 1, "kind": "optimizer_states", "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
-             "parameters": options.parameters, "state_bytes": 8 * options.parameters}
+    common_facts = {"schema": 1, "kind": "optimizer_states", "gpu": torch.cuda.get_device_name(), "driver": driver_version(),
+                    "torch": torch.__version__, "parameters": options.parameters, "state_bytes": 8 * options.parameters}
     for place in options.only:
         w, g = initial_weights_and_gradients(options.parameters)
         run_step, managed_tensors = PLACE_FUNCTIONS[place](w, g)
@@ -260,7 +264,7 @@ def main():
 
         samples_ns = measure_steps_ns(run_step, options.steps, options.within, compare_weights)
         entries.append(common_facts | {"place": place, "step_ns": round(statistics.median(samples_ns)), "samples_ns": samples_ns} | comparison
-                     | {"largest_difference_from_torch": first_weights_and_difference[1]})
+                       | {"largest_difference_from_torch": first_weights_and_difference[1]})
         bits_text = "same bits" if comparison["same_bits"] else "OTHER BITS"
         print(f"{place:45} {entries[-1]['step_ns'] / 1e6:9.2f} ms  {bits_text}, off torch {first_weights_and_difference[1]:.1e}", flush=True)
         Path(options.out).write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")

@@ -45,7 +45,8 @@ def chain_graph(operator_count):
         forward_ops.append(make_op(f"f{i}", [f"x{i - 1}", f"w{i}"], f"x{i}"))
         next_gradient_names = [f"g{i + 1}"] if i < layer_count else []
         backward_ops.insert(0, make_op(f"b{i}", [f"x{i}", f"w{i}", *next_gradient_names], f"g{i}"))
-    return {"schema": 1, "kind": "graph", "name": f"chain_{operator_count}", "precision": "bf16", "tensors": tensors, "ops": forward_ops + backward_ops}
+    return {"schema": 1, "kind": "graph", "name": f"chain_{operator_count}", "precision": "bf16",
+            "tensors": tensors, "ops": forward_ops + backward_ops}
 
 
 def networks_with_arguments(scratch_folder):
@@ -110,7 +111,8 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         done_keys = {tuple(line.get(field) for field in KEY_FIELDS) for line in timed.read_lines_if_exists(options.out)}
-        missing_tasks = [task for task in tasks(options.umbench, folder, options.build) if tuple(task[field] for field in KEY_FIELDS) not in done_keys]
+        missing_tasks = [task for task in tasks(options.umbench, folder, options.build)
+                         if tuple(task[field] for field in KEY_FIELDS) not in done_keys]
         with options.out.open("a", encoding="utf-8") as file:
             for finished_future in as_completed([pool.submit(measure_planning, options.umbench, task) for task in missing_tasks]):
                 print(json.dumps(finished_future.result()), file=file, flush=True)

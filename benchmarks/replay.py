@@ -43,7 +43,7 @@ def compare_with_computed(umbench_path, out_folder, max_seconds):
     for name in NETWORKS:
         graph_file, replayed_file = out_folder / f"{name}.graph.json", out_folder / f"{name}.replayed.json"
         cell_arguments = ["--network", name, "--batch", "32", "--fusion", "none", "--workspace-cap", WORKSPACE_CAP, "--strategy", "device",
-                "--backend", "cuda:0"]
+                          "--backend", "cuda:0"]
         if not run_within_time(umbench_path, "run", *cell_arguments, "--iterations", "5", "--out", device_record_file):
             return False
         if not run_within_time(umbench_path, "plan", *cell_arguments, "--graph", graph_file, "-o", out_folder / f"{name}.plan.json"):
@@ -72,8 +72,10 @@ def with_opaque_operators(graph, operator_costs):
     opaque_ops = []
     for op in graph["ops"]:
         duration_ns, workspace_bytes = operator_costs[op["name"]]
-        opaque_op = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": operand_and_result_bytes(graph, op),
-                "duration_ns": round(duration_ns), "workspace_bytes": op.get("workspace_bytes", workspace_bytes), "in": op["in"], "out": op["out"]}
+        opaque_op = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]),
+                     "flops": 0, "bytes": operand_and_result_bytes(graph, op),
+                     "duration_ns": round(duration_ns), "workspace_bytes": op.get("workspace_bytes", workspace_bytes),
+                     "in": op["in"], "out": op["out"]}
         opaque_op |= {key: op[key] for key in ("alias", "repeatable") if key in op}
         opaque_ops.append(opaque_op | {"cut": op.get("cut") if op["kind"] == "opaque" else batch_cuts_of(graph, op)})
     return graph | {"name": graph["name"] + "_replayed", "ops": opaque_ops}
@@ -106,7 +108,7 @@ def sweep_of_replayed_networks(backend, sweep_name):
     """The sweep of benchmarks/sweeps/networks.json with the replayed networks instead of the original ones."""
     networks = [f"{network}.replayed.json" for network in NETWORKS_OF_CURVES]  # relative to the sweep's file
     return CURVES_SWEEP | {"name": sweep_name, "common": CURVES_SWEEP["common"] | {"backend": backend},
-                     "grids": [grid | {"network": networks} for grid in CURVES_SWEEP["grids"]]}
+                           "grids": [grid | {"network": networks} for grid in CURVES_SWEEP["grids"]]}
 
 
 def print_slowdowns_side_by_side(simulated_records, replayed_records):

@@ -75,8 +75,8 @@ class InvertedBottleneck(nn.Module):
 
 def efficientnet_b0(batch=128):
     layers, in_channels = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.SiLU()], 32
-    for out_channels, block_count, kernel_size, stride, expansion in ((16, 1, 3, 1, 1), (24, 2, 3, 2, 6), (40, 2, 5, 2, 6), (80, 3, 3, 2, 6), (112, 3, 5, 1, 6),
-                                                  (192, 4, 5, 2, 6), (320, 1, 3, 1, 6)):
+    for out_channels, block_count, kernel_size, stride, expansion in ((16, 1, 3, 1, 1), (24, 2, 3, 2, 6), (40, 2, 5, 2, 6),
+                                                                      (80, 3, 3, 2, 6), (112, 3, 5, 1, 6), (192, 4, 5, 2, 6), (320, 1, 3, 1, 6)):
         for block_index in range(block_count):
             layers.append(InvertedBottleneck(in_channels, out_channels, kernel_size, stride if block_index == 0 else 1, expansion))
             in_channels = out_channels

@@ -91,7 +91,9 @@ def table_of_errors(measured_entries, predicted_entries):
         operators_prediction = entry["predicted"] if "kernel_ns" in entry["predicted"] else {}
         step_ns, library_bytes = figures["step_ns"], figures["library_bytes"]
         peak_bytes = figures["peak_bytes"] - (figures["base_bytes"] - figures["given_bytes"] if "given_bytes" in figures else 0)
-        cells = [f"{peak_bytes / 2**30:.2f}", error_text(rates_prediction, "peak_bytes", peak_bytes, library_bytes), error_text(operators_prediction, "peak_with_workspaces_bytes", peak_bytes, library_bytes),
+        cells = [f"{peak_bytes / 2**30:.2f}",
+                 error_text(rates_prediction, "peak_bytes", peak_bytes, library_bytes),
+                 error_text(operators_prediction, "peak_with_workspaces_bytes", peak_bytes, library_bytes),
                  f"{step_ns / 1e6:.1f}", error_text(rates_prediction, "step_launched_ns", step_ns),
                  error_text(operators_prediction, "step_measured_launched_ns", step_ns)]
         rows.append(f"| {TITLES[entry['network']]} | {' | '.join(cells)} |")
@@ -114,19 +116,22 @@ def measure_all(options):
     """Starts a process for each network, waits until all have compiled, and lets one after the other measure."""
     prediction_of_network = {}
     if options.predicted:
-        prediction_of_network = {entry["network"]: entry["predicted"] for entry in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
+        prediction_of_network = {entry["network"]: entry["predicted"]
+                                 for entry in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
     entry_of_network = {entry["network"]: entry for entry in read_entries(options.out)} if Path(options.out).exists() else {}
     already_measured = set(entry_of_network)
     process_of_network = {network: start_process(network, network in already_measured, options) for network in options.names}
     compiled_networks = wait_until_compiled(process_of_network, options.compile_within)
     for steps_or_operators in ("steps", "operators"):
-        for network in compiled_networks if steps_or_operators == "operators" else [network for network in compiled_networks if network not in already_measured]:
+        for network in (compiled_networks if steps_or_operators == "operators"
+                        else [network for network in compiled_networks if network not in already_measured]):
             answer = request_measurement(process_of_network[network])
             if answer is None:
                 print(f"{network}: no {steps_or_operators}: exit code {process_of_network[network].wait()}", flush=True)
                 continue
             entry_of_network[network] = entry_of_network.get(network, {}) | answer
-            entry_of_network[network]["predicted"] = prediction_of_network.get(network, entry_of_network[network].get("predicted", {})) | answer.get("by_measured", {})
+            entry_of_network[network]["predicted"] = (prediction_of_network.get(network, entry_of_network[network].get("predicted", {}))
+                                                      | answer.get("by_measured", {}))
             write_entries(options.out, [{key: value for key, value in entry.items() if key != "by_measured"} for entry in entry_of_network.values()])
             print(result_text(entry_of_network[network], steps_or_operators), flush=True)
         compiled_networks = [network for network in compiled_networks if network in entry_of_network]
@@ -136,7 +141,8 @@ def measure_all(options):
 def start_process(network, has_measured_steps, options):
     command = [sys.executable, __file__, "measure", "--one", "operators" if has_measured_steps else "both", "--only", network, "--out", options.out, "--machine", options.machine]
     error_stream = open(Path(options.details, f"{network}.err") if options.details else os.devnull, "w", encoding="utf-8")
-    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "2"} | ({"TORCHINDUCTOR_CACHE_DIR": f"{options.details}/{network}.inductor"} if options.details else {})
+    environment = ({"TORCHINDUCTOR_COMPILE_THREADS": "2"}
+                   | ({"TORCHINDUCTOR_CACHE_DIR": f"{options.details}/{network}.inductor"} if options.details else {}))
     return subprocess.Popen(command + (["--details", options.details] if options.details else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=error_stream, text=True, env=os.environ | environment)
 
@@ -171,9 +177,11 @@ def result_text(entry, steps_or_operators):
     predicted, measured = entry["predicted"], entry["measured"]
     peak_bytes, step_ns = measured["peak_bytes"], measured["step_ns"]
     if steps_or_operators == "operators":
-        return (f"{entry['network']:16} by measured operators: peak {error_text(predicted, 'peak_with_workspaces_bytes', peak_bytes, measured['library_bytes'])}, "
+        return (f"{entry['network']:16} by measured operators: peak "
+                f"{error_text(predicted, 'peak_with_workspaces_bytes', peak_bytes, measured['library_bytes'])}, "
                 f"step {error_text(predicted, 'step_by_measured_ns', step_ns)}, launched {error_text(predicted, 'step_measured_launched_ns', step_ns)}")
-    return (f"{entry['network']:16} peak {peak_bytes / 2**30:6.2f} GiB, told {error_text(predicted, 'peak_bytes', peak_bytes, measured['library_bytes'])}; saved "
+    return (f"{entry['network']:16} peak {peak_bytes / 2**30:6.2f} GiB, "
+            f"told {error_text(predicted, 'peak_bytes', peak_bytes, measured['library_bytes'])}; saved "
             f"{measured['saved_bytes'] / 2**30:6.2f}, told {error_text(predicted, 'saved_bytes', measured['saved_bytes'])}; step {step_ns / 1e6:7.2f} ms, told "
             f"{error_text(predicted, 'step_by_rates_ns', step_ns)}; the CPU took {measured['host_ns'] / 1e6:.2f} ms; kernels {measured['kernels']}, told {predicted.get('kernels', '?')}, "
             f"busy {sum(measured['kernel_ns'].values()) / 1e6:.2f} ms")
@@ -229,7 +237,9 @@ def predict_by_measured_operators(converted, operator_times, options):
     if options.details:
         name = converted.document["name"]
         Path(options.details, f"{name}.measured.json").write_text(convert.document_text(converted.document), encoding="utf-8")
-        launch_facts = {op["name"]: [launches.relative_launch_cost(converted, op["name"]), converted.launches.get(op["name"], 1), op["name"] in converted.generated] for op in ops}
+        launch_facts = {op["name"]: [launches.relative_launch_cost(converted, op["name"]), converted.launches.get(op["name"], 1),
+                                     op["name"] in converted.generated]
+                        for op in ops}
         Path(options.details, f"{name}.host.json").write_text(json.dumps(launch_facts), encoding="utf-8")
     predicted = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_and_operator_of(converted.document)[0],
             "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in converted.alone)}
@@ -297,12 +307,18 @@ class CompiledNetwork:
         kernel_count, ns_by_kind = profile_kernels(self.loss_of, self.model, self.inputs, self.name, self.options)
         if self.options.details:
             from umbench.torch.bench import gpu_events
-            Path(self.options.details, f"{self.name}.peak.json").write_text(json.dumps(gpu_events.run_and_list_blocks_at_peak(self.run_step), indent=0), encoding="utf-8")
+            Path(self.options.details, f"{self.name}.peak.json").write_text(
+                json.dumps(gpu_events.run_and_list_blocks_at_peak(self.run_step), indent=0),
+                encoding="utf-8")
         self.free_unneeded_memory()
         library_bytes = torch.cuda.memory_allocated() - self.base
-        measured = {"peak_bytes": max(step[3] for step in steps), "saved_bytes": steps[-1][2], "base_bytes": self.base, "library_bytes": library_bytes,
-                    "reserved_bytes": reserved_bytes, "step_ns": round(statistics.median(step[0] for step in steps)), "samples_ns": [step[0] for step in steps],
-                    "host_ns": round(statistics.median(step[1] for step in steps)), "host_forward_ns": round(statistics.median(step[4] for step in steps)), "kernels": kernel_count, "kernel_ns": ns_by_kind, "loss": self.loss}
+        measured = {"peak_bytes": max(step[3] for step in steps), "saved_bytes": steps[-1][2],
+                    "base_bytes": self.base, "library_bytes": library_bytes,
+                    "reserved_bytes": reserved_bytes, "step_ns": round(statistics.median(step[0] for step in steps)),
+                    "samples_ns": [step[0] for step in steps],
+                    "host_ns": round(statistics.median(step[1] for step in steps)),
+                    "host_forward_ns": round(statistics.median(step[4] for step in steps)),
+                    "kernels": kernel_count, "kernel_ns": ns_by_kind, "loss": self.loss}
         del self.model, self.inputs, self.loss_of
         torch.cuda.empty_cache()
         return {"schema": 1, "kind": "torch_step", "network": self.name, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
@@ -342,7 +358,10 @@ def profile_kernels(loss_of, model, inputs, network, options):
         ns_by_kind[kind] = ns_by_kind.get(kind, 0) + round(event.device_time_total * 1000)
     if options.details:
         Path(options.details).mkdir(parents=True, exist_ok=True)
-        Path(options.details, f"{network}.kernels.txt").write_text("".join(f"{e.time_range.start - gpu_events[0].time_range.start:9.1f} {e.device_time_total:9.1f} {e.name[:160]}\n" for e in gpu_events), encoding="utf-8")
+        Path(options.details, f"{network}.kernels.txt").write_text(
+            "".join(f"{e.time_range.start - gpu_events[0].time_range.start:9.1f} {e.device_time_total:9.1f} {e.name[:160]}\n"
+                    for e in gpu_events),
+            encoding="utf-8")
     return len(gpu_events), ns_by_kind
 
 

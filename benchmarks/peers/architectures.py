@@ -132,7 +132,8 @@ def densenet121():
         for layer_number in range(1, layer_count + 1):
             name = f"denseblock{block_number}.denselayer{layer_number}"
             bodies.append((Norm(f"{name}.norm1", channels), Relu(), Conv(f"{name}.conv1", channels, 4 * channels_per_layer, 1, 1, 0, False),
-                           Norm(f"{name}.norm2", 4 * channels_per_layer), Relu(), Conv(f"{name}.conv2", 4 * channels_per_layer, channels_per_layer, 3, 1, 1, False)))
+                           Norm(f"{name}.norm2", 4 * channels_per_layer), Relu(),
+                           Conv(f"{name}.conv2", 4 * channels_per_layer, channels_per_layer, 3, 1, 1, False)))
             channels += channels_per_layer
         layers.append(Dense(tuple(bodies)))
     return layers + [Norm("norm5", channels), Relu(), GlobalPool(), Flatten(), Linear("classifier", channels, CLASS_COUNT)]
@@ -148,7 +149,8 @@ def mobilenet_v2():
             feature_number += 1
             name, hidden_channels, block_stride = f"features.{feature_number}", channels * expansion, stride if block_index == 0 else 1
             expanding_layers = [*convolution_with_norm(f"{name}.expand", channels, hidden_channels, 1), Relu(True)] if expansion > 1 else []
-            body = (*expanding_layers, *convolution_with_norm(f"{name}.depthwise", hidden_channels, hidden_channels, 3, block_stride, hidden_channels), Relu(True),
+            body = (*expanding_layers,
+                    *convolution_with_norm(f"{name}.depthwise", hidden_channels, hidden_channels, 3, block_stride, hidden_channels), Relu(True),
                     *convolution_with_norm(f"{name}.project", hidden_channels, stage_channels, 1))
             layers += [Residual(body, (), False)] if block_stride == 1 and channels == stage_channels else body
             channels = stage_channels

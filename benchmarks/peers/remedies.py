@@ -122,7 +122,7 @@ def main(argv=None):
     tasks = [dict(zip(FIELDS, (*case, remedy), strict=True)) | {"warmup": 4, "samples": 12, "deadline_s": 240}
              for remedy in REMEDIES for case in CASES]
     timed.measure_missing(out_file, tasks, FIELDS, lambda task: compare_remedy_with_best(arguments.umbench, task),
-                       lambda: time.monotonic() - begin_s > arguments.stop_after)
+                          lambda: time.monotonic() - begin_s > arguments.stop_after)
     return 0
 
 

@@ -238,7 +238,8 @@ def compare_gradients(task):
         reference_loss, reference_gradients = compute_pytorch_gradients(task, task["reference"], "nchw", device)
     except Exception as error:  # for instance too little memory for fp64; the comparison above is kept
         return result | {"reference_reason": error_text(error)}
-    return result | {"reference_loss": finite_or_none(reference_loss), "umbench_to_reference": summarize_relative_errors(umbench_gradients, reference_gradients),
+    return result | {"reference_loss": finite_or_none(reference_loss),
+                     "umbench_to_reference": summarize_relative_errors(umbench_gradients, reference_gradients),
                      "pytorch_to_reference": summarize_relative_errors(pytorch_gradients, reference_gradients)}
 
 
@@ -261,7 +262,8 @@ def summarize_relative_errors(gradients, expected_gradients):
     an infinite error or NaN, which counts as the largest."""
     error_of_name = {name: relative_error(gradients[name], expected_gradients[name]) for name in expected_gradients}
     worst_name = max(error_of_name, key=error_of_name.get)
-    return {"worst": finite_or_none(error_of_name[worst_name]), "worst_tensor": worst_name, "median": finite_or_none(statistics.median(error_of_name.values()))}
+    return {"worst": finite_or_none(error_of_name[worst_name]), "worst_tensor": worst_name,
+            "median": finite_or_none(statistics.median(error_of_name.values()))}
 
 
 def finite_or_none(value):

@@ -24,8 +24,8 @@ def strategy_options(row):
 
 def command_line(umbench_path, row, iterations, max_seconds, record_file, values_folder=None):
     command = [umbench_path, "run", "--network", row.network, "--batch", row.batch, *strategy_options(row),
-            "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
-            "--iterations", iterations, "--deadline", math.ceil(max_seconds), "--backend", "cuda:0", "--times-only", "--out", record_file]
+               "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
+               "--iterations", iterations, "--deadline", math.ceil(max_seconds), "--backend", "cuda:0", "--times-only", "--out", record_file]
     if row.memory_order:
         command += ["--memory-order", row.memory_order]
     return [str(word) for word in command + (["--values", values_folder] if values_folder else [])]

@@ -147,7 +147,8 @@ def _loss_change(base_records, head_records, limit):
     relative_change = (head_loss - base_loss) / abs(base_loss) if base_loss else math.copysign(1.0, head_loss) if head_loss else 0.0
     relative_spread = max(max(of_side) - min(of_side) for of_side in losses_by_side) / (abs(base_loss) or 1.0)
     verdict = "regressed" if abs(relative_change) > max(limit, 3 * relative_spread) else "ok"
-    return Change("loss", verdict, base_loss, head_loss, relative_change, limit, f"loss {base_loss:.6g} -> {head_loss:.6g}" if verdict != "ok" else None)
+    return Change("loss", verdict, base_loss, head_loss, relative_change, limit,
+                  f"loss {base_loss:.6g} -> {head_loss:.6g}" if verdict != "ok" else None)
 
 
 def _digest_change(base_records, head_records):

@@ -56,7 +56,9 @@ def run_advise(command):
 def compare_advice_with_fastest(umbench_path, backend, record_files):
     """[(file, group, ratio, recommended strategy, fastest strategy, time of the recommended strategy divided by that of the fastest, None if
     it has no time)]."""
-    groups_of_files = [(path, group_and_ratio, cell_by_strategy) for path in record_files for group_and_ratio, cell_by_strategy in measured_groups(load.read(path)[1]).items()]
+    groups_of_files = [(path, group_and_ratio, cell_by_strategy)
+                       for path in record_files
+                       for group_and_ratio, cell_by_strategy in measured_groups(load.read(path)[1]).items()]
     commands = [advise_command(umbench_path, backend, cell_by_strategy) for _, _, cell_by_strategy in groups_of_files]
     distinct_commands = list(dict.fromkeys(commands))  # several files may have the same groups
     with ThreadPoolExecutor(PROCESSES) as pool:
@@ -66,7 +68,8 @@ def compare_advice_with_fastest(umbench_path, backend, record_files):
     for (path, (group, ratio), cell_by_strategy), advised in zip(groups_of_files, advised_strategies):
         ns_by_strategy = {strategy: load.steady_ns(cell) for strategy, cell in cell_by_strategy.items() if load.steady_ns(cell) is not None}
         fastest = min(ns_by_strategy, key=ns_by_strategy.get)
-        rows.append((Path(path).name, group, ratio, advised, fastest, ns_by_strategy[advised] / ns_by_strategy[fastest] if advised in ns_by_strategy else None))
+        rows.append((Path(path).name, group, ratio, advised, fastest,
+                     ns_by_strategy[advised] / ns_by_strategy[fastest] if advised in ns_by_strategy else None))
     return rows
 
 

@@ -38,8 +38,10 @@ def main():
           "`capped`.\n")
     print("| cell | simulated, ms | capped, ms | | in, GiB | out, GiB | what decides |\n|---|---:|---:|---:|---|---|---|")
     for time_ratio, cell_text, simulated, capped in rows:
-        moved_texts = [" and ".join(f"{moved_gib(record, counter_names):.2f}" for record in (simulated, capped)) for counter_names in (TO_DEVICE, TO_HOST)]
-        print(f"| {cell_text} | {load.steady_ns(simulated) / 1e6:.1f} | {load.steady_ns(capped) / 1e6:.1f} | {time_ratio:.2f} | {moved_texts[0]} | {moved_texts[1]} | "
+        moved_texts = [" and ".join(f"{moved_gib(record, counter_names):.2f}" for record in (simulated, capped))
+                       for counter_names in (TO_DEVICE, TO_HOST)]
+        print(f"| {cell_text} | {load.steady_ns(simulated) / 1e6:.1f} | {load.steady_ns(capped) / 1e6:.1f} | "
+              f"{time_ratio:.2f} | {moved_texts[0]} | {moved_texts[1]} | "
               f"{why_one_mode_is_slower(time_ratio, simulated, capped)} |")
 
 

@@ -25,7 +25,8 @@ Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on ro
 
 def compare(options, print_warning):
     """The Comparison of the sides that the options name."""
-    same_code_runs = [samples_by_key for path in options.noise for samples_by_key in run_folders.measured_samples_of_runs(run_folders.read_side(path, print_warning))]
+    same_code_runs = [samples_by_key for path in options.noise
+                      for samples_by_key in run_folders.measured_samples_of_runs(run_folders.read_side(path, print_warning))]
     return compare_sides(run_folders.read_side(options.base, print_warning), run_folders.read_side(options.head, print_warning), options, same_code_runs)
 
 
@@ -41,13 +42,16 @@ def compare_sides(base_side, head_side, options, same_code_runs=()):
     cells = {key: run_folders.cell_to_judge(base_side, head_side, run_pairs, key) for key in measured_keys
              if _any_succeeded(base_records_by_key[key]) and _any_succeeded(head_records_by_key[key])}
     findings = judge.judge(cells, limits, _noise_limits(cells, same_code_runs))
-    rows = [_row(key, base_records, head_records_by_key.get(key), findings.get(key), cells.get(key), options) for key, base_records in base_records_by_key.items()]
+    rows = [_row(key, base_records, head_records_by_key.get(key), findings.get(key), cells.get(key), options)
+            for key, base_records in base_records_by_key.items()]
     mean_change = judge.judge_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
-                                judge.noise_limit(judge.noise_of_mean(same_code_runs), *_run_counts(base_side, head_side, run_pairs)))
+                                   judge.noise_limit(judge.noise_of_mean(same_code_runs), *_run_counts(base_side, head_side, run_pairs)))
     keys_only_in_head = [key for key in head_records_by_key if key not in base_records_by_key]
-    disturbance_notes = _disturbance_notes("BASE", base_records_by_key, measured_keys) + _disturbance_notes("HEAD", head_records_by_key, measured_keys)
+    disturbance_notes = (_disturbance_notes("BASE", base_records_by_key, measured_keys)
+                         + _disturbance_notes("HEAD", head_records_by_key, measured_keys))
     notes = [*machine_differences.noted, *_notes_on_files_left_out(base_side, head_side, run_pairs),
-             *_drift_notes(base_records_by_key, head_records_by_key, measured_keys, run_pairs), *_notes_on_missing_aspects(base_records_by_key, head_records_by_key)]
+             *_drift_notes(base_records_by_key, head_records_by_key, measured_keys, run_pairs),
+             *_notes_on_missing_aspects(base_records_by_key, head_records_by_key)]
     return Comparison(base_side.name, head_side.name, (_side_text(base_side), _side_text(head_side)), limits, options.limits, options.fail_on,
                       len(run_pairs) if run_pairs else None, rows, mean_change, keys_only_in_head,
                       _count_cells_by_changed_machine(base_records_by_key, head_records_by_key), machine_differences.unlike, notes, disturbance_notes,
@@ -120,7 +124,8 @@ def _drift_notes(base_records_by_key, head_records_by_key, measured_keys, run_pa
         return []
     text = ("one sweep a side: a GPU that warms up or slows down between them looks like a change, and how much sweeps differ is "
             "estimated from their iterations; umbench interleave measures both")
-    clocks_mhz = [_median_clock_mhz(records_by_key[key][-1] for key in measured_keys if key in records_by_key) for records_by_key in (base_records_by_key, head_records_by_key)]
+    clocks_mhz = [_median_clock_mhz(records_by_key[key][-1] for key in measured_keys if key in records_by_key)
+                  for records_by_key in (base_records_by_key, head_records_by_key)]
     if all(clocks_mhz) and abs(clocks_mhz[1] / clocks_mhz[0] - 1) > MIN_CLOCK_DRIFT:
         text += (f"; the clock under load did drift: {clocks_mhz[0]:.0f} MHz in BASE, {clocks_mhz[1]:.0f} MHz in HEAD "
                  f"({clocks_mhz[1] / clocks_mhz[0] - 1:+.1%})")
@@ -192,7 +197,8 @@ def _row(key, base_records, head_records, finding, cell, options):
         judged_aspects.append(("time", finding.verdict, finding.reason))
     if _is_machine_file_changed(record, head_records[-1]) and not options.allow_unlike:
         judged_aspects = [("outcome", "unlike", "another machine file")]
-    verdicts_and_texts = [(_verdict_under_fail_on(verdict, aspect, options.fail_on), text) for aspect, verdict, text in judged_aspects] or [("ok", None)]
+    verdicts_and_texts = [(_verdict_under_fail_on(verdict, aspect, options.fail_on), text)
+                          for aspect, verdict, text in judged_aspects] or [("ok", None)]
     verdict = min((verdict for verdict, _ in verdicts_and_texts), key=VERDICTS.index)
     return make_row(verdict, [text for _, text in sorted(verdicts_and_texts, key=lambda entry: VERDICTS.index(entry[0])) if text],
                     finding or Finding(verdict, None), changes)

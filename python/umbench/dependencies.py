@@ -20,7 +20,8 @@ def require(*module_names):
                 exit_with_message(f"{sys.executable} cannot import {name} ({type(error).__name__}: {error}); install it anew")
             missing_names.append(name)
     if missing_names:
-        exit_with_message(f"{sys.executable} lacks {', '.join(missing_names)}; install it (Debian: {' '.join(DEBIAN_PACKAGES[name] for name in missing_names)})")
+        exit_with_message(f"{sys.executable} lacks {', '.join(missing_names)}; "
+                          f"install it (Debian: {' '.join(DEBIAN_PACKAGES[name] for name in missing_names)})")
 
 
 def exit_with_message(problem):

@@ -57,8 +57,9 @@ def _aggregate_entries(common_fields, times_ns, cpu_ns):
         return []
     ns_by_aggregate = {"mean": statistics.mean(times_ns), "median": statistics.median(times_ns), "stddev": statistics.stdev(times_ns)}
     return [common_fields | {"name": f"{common_fields['run_name']}_{name}", "run_type": "aggregate", "aggregate_name": name,
-                      "aggregate_unit": "time", "repetitions": len(times_ns), "iterations": len(times_ns),
-                      "real_time": aggregate_ns, "cpu_time": 0.0 if name == "stddev" else cpu_ns, "time_unit": "ns"} for name, aggregate_ns in ns_by_aggregate.items()]
+                             "aggregate_unit": "time", "repetitions": len(times_ns), "iterations": len(times_ns),
+                             "real_time": aggregate_ns, "cpu_time": 0.0 if name == "stddev" else cpu_ns, "time_unit": "ns"}
+            for name, aggregate_ns in ns_by_aggregate.items()]
 
 
 # --- continuous integration ---
@@ -99,7 +100,8 @@ def as_junit(_, records):
                                 skipped=str(sum(record["outcome"] == "infeasible" for record in records)),
                                 time=f"{sum(seconds_by_key.values()):.9f}")
     for record in records:
-        case_element = xml.SubElement(suite_element, "testcase", name=_escaped_for_xml(_entry_name(record)), classname=_escaped_for_xml(f"umbench.{record['network']}"),
+        case_element = xml.SubElement(suite_element, "testcase", name=_escaped_for_xml(_entry_name(record)),
+                                      classname=_escaped_for_xml(f"umbench.{record['network']}"),
                                       time=f"{seconds_by_key[record['key']]:.9f}")
         if record["outcome"] == "infeasible":
             xml.SubElement(case_element, "skipped", message=_escaped_for_xml(f"infeasible: {record['reason']}"))

@@ -50,7 +50,8 @@ def _row(record, baseline_ns):
     spread = iteration_times.spread_of(record)
     spread_fields = spread or (None, None, None, 0)
     spread_columns = dict(zip(("median_ns", "low_quartile_ns", "high_quartile_ns", "samples"), spread_fields))
-    return _flattened(record) | spread_columns | {"baseline_ns": baseline_ns, "slowdown": spread.median / baseline_ns if spread and baseline_ns else None}
+    return _flattened(record) | spread_columns | {"baseline_ns": baseline_ns,
+                                                  "slowdown": spread.median / baseline_ns if spread and baseline_ns else None}
 
 
 def _flattened(entry, prefix=""):

@@ -31,7 +31,8 @@ def main():
         output.print_to_stderr(f"round {round_number} of {options.rounds} done")
     ambiguous_cell_numbers = numbers_of_ambiguous_cells(options) if options.more else []
     if ambiguous_cell_numbers:
-        output.print_to_stderr(f"{load.count_text(len(ambiguous_cell_numbers), 'cell')} of {cell_count} left open: {load.count_text(options.more, 'round')} more of them")
+        output.print_to_stderr(f"{load.count_text(len(ambiguous_cell_numbers), 'cell')} of {cell_count} left open: "
+                               f"{load.count_text(options.more, 'round')} more of them")
     for round_number in range(options.rounds + 1, options.rounds + options.more + 1) if ambiguous_cell_numbers else ():
         error_by_cell |= run_round(program_by_side, options, round_number, ambiguous_cell_numbers, cell_count)
         output.print_to_stderr(f"round {round_number} of {options.rounds + options.more} done")
@@ -61,8 +62,9 @@ def numbers_of_ambiguous_cells(options):
     for side in ("base", "head"):
         files = [Path(options.out) / side / f"{round_number}.jsonl" for round_number in range(1, options.rounds + 1)]
         sides_of_rounds = [run_folders.read_side(file, lambda text: None) for file in files]
-        sides.append(run_folders.Side(side, sum((each.environments for each in sides_of_rounds), []), sum((each.runs for each in sides_of_rounds), []),
-                               [file.name for file in files]))
+        sides.append(run_folders.Side(side, sum((each.environments for each in sides_of_rounds), []),
+                                      sum((each.runs for each in sides_of_rounds), []),
+                                      [file.name for file in files]))
     result = comparison.compare_sides(*sides, arguments.parse_compare("As compare.", ["base", "head", "--allow-unlike"]))
     ambiguous_keys = {row.key for row in result.rows if row.finding.verdict == "ambiguous" and not row.simulated}
     return [cell_number for cell_number, key in enumerate(keys, 1) if key in ambiguous_keys]

@@ -167,7 +167,8 @@ def adjust_p_values(p_values, correction, chances_beyond_limit=None, are_beyond_
     changes of noisy ones. `are_beyond_limit`: for each cell whether its change is beyond the limit (True if not given)."""
     p = numpy.asarray(p_values, dtype=float)
     sorted_indices = numpy.argsort(p, kind="stable")
-    expected_alarms = numpy.minimum(p[sorted_indices][:, None], (numpy.ones(len(p)) if chances_beyond_limit is None else numpy.asarray(chances_beyond_limit))[sorted_indices])
+    expected_alarms = numpy.minimum(p[sorted_indices][:, None],
+                                    (numpy.ones(len(p)) if chances_beyond_limit is None else numpy.asarray(chances_beyond_limit))[sorted_indices])
     beyond_in_order = numpy.ones(len(p)) if are_beyond_limit is None else numpy.asarray(are_beyond_limit, dtype=float)[sorted_indices]
     result = numpy.empty(len(p))
     if correction == "holm":
@@ -192,7 +193,8 @@ def judge(cells, limits=Limits(), noise_limits=None):
     tolerated_changes = {name: _tolerated_change(cell, limits, (noise_limits or {}).get(name, 0.0)) for name, cell in judgeable.items()}
     chances_beyond = [p_value(estimates[name]._replace(change=math.log1p(tolerated_changes[name]))) for name in names_with_estimate]
     are_beyond = [abs(math.expm1(estimates[name].change)) > tolerated_changes[name] for name in names_with_estimate]
-    adjusted_by_name = dict(zip(names_with_estimate, adjust_p_values(list(p_values.values()), limits.correction, chances_beyond, are_beyond))) if names_with_estimate else {}
+    adjusted_by_name = (dict(zip(names_with_estimate, adjust_p_values(list(p_values.values()), limits.correction, chances_beyond, are_beyond)))
+                        if names_with_estimate else {})
     return {name: _finding(cell, estimates.get(name), limits, tolerated_changes.get(name), p_values.get(name), adjusted_by_name.get(name))
             for name, cell in cells.items()}
 
@@ -267,7 +269,8 @@ def judge_mean(cells, limits, noise_limit=0.0):
     common_rounds = sorted(set.intersection(*map(set, change_by_round_of_cells)))
     round_count = len(common_rounds)
     if round_count > 1:
-        mean_changes = [statistics.mean(change_by_round[round_number] for change_by_round in change_by_round_of_cells) for round_number in common_rounds]
+        mean_changes = [statistics.mean(change_by_round[round_number] for change_by_round in change_by_round_of_cells)
+                        for round_number in common_rounds]
         seen_variance = float(numpy.var(mean_changes, ddof=1)) / round_count
         freedom = PRIOR_FREEDOM[0] + round_count - 1
         variance = (PRIOR_FREEDOM[0] * variance + (round_count - 1) * seen_variance) / freedom
@@ -290,7 +293,8 @@ def find_two_speeds(cell, min_change):
         if not runs or not all(map(len, [*runs, *cell.base])):
             continue
         reference_runs = cell.base if cell.paired else runs
-        log_ratios = sorted(math.log(max(sample, 1.0)) - _log_median(reference_run) for run, reference_run in zip(runs, reference_runs) for sample in run)
+        log_ratios = sorted(math.log(max(sample, 1.0)) - _log_median(reference_run)
+                            for run, reference_run in zip(runs, reference_runs) for sample in run)
         reference_ns = math.exp(_log_median_of_runs(reference_runs))
         fast_count = _count_fast_iterations(log_ratios, min_change)
         if fast_count:
@@ -328,14 +332,19 @@ def noise_by_cell(same_code_runs, prior_run_count=3):
     freedom_by_name = {name: len(log_medians) - 1 for name, log_medians in repeated_medians.items()}
     variance_of_all = sum(squares_by_name.values()) / sum(freedom_by_name.values())
     prior_freedom = prior_run_count - 1
-    return {name: math.sqrt((prior_freedom * variance_of_all + squares_by_name[name]) / (prior_freedom + freedom_by_name[name])) for name in repeated_medians}
+    return {name: math.sqrt((prior_freedom * variance_of_all + squares_by_name[name]) / (prior_freedom + freedom_by_name[name]))
+            for name in repeated_medians}
 
 
 def noise_of_mean(same_code_runs):
     """The standard deviation, between several runs of the same code, of the logarithm of the geometric mean over the cells that all of them
     have."""
-    common_names = set.intersection(*({name for name, samples in samples_by_name.items() if len(samples)} for samples_by_name in same_code_runs)) if same_code_runs else set()
-    log_means = [statistics.fmean(_log_median(samples_by_name[name]) for name in common_names) for samples_by_name in same_code_runs] if common_names else []
+    common_names = (set.intersection(*({name for name, samples in samples_by_name.items() if len(samples)}
+                                       for samples_by_name in same_code_runs))
+                    if same_code_runs else set())
+    log_means = ([statistics.fmean(_log_median(samples_by_name[name]) for name in common_names)
+                  for samples_by_name in same_code_runs]
+                 if common_names else [])
     return statistics.stdev(log_means) if len(log_means) > 1 else 0.0
 
 

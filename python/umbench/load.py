@@ -310,7 +310,8 @@ def cell_text(record):
     """A text such as 'VGG-16, batch 64, training, fp32, fused: managed (ahead 2) at 1.5, capped, workspace 256 MiB, NVIDIA H200'."""
     group = group_of(record)
     value_by_knob = record.get("strategy_knobs") or {}
-    strategy_text = record["strategy"] + (f" ({', '.join(f'{name} {value_by_knob[name]}' for name in sorted(value_by_knob))})" if value_by_knob else "")
+    strategy_text = record["strategy"] + (f" ({', '.join(f'{name} {value_by_knob[name]}' for name in sorted(value_by_knob))})"
+                                          if value_by_knob else "")
     ratio = record["ratio"]
     texts = [strategy_text + (f" at {ratio:.4g}" if ratio is not None else "")]
     if group.mode != "simulated":

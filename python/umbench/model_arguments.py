@@ -12,7 +12,8 @@ from umbench import arguments, load
 MIN_TORCH_VERSION = (2, 9)
 AUTOCAST_TYPES = {"bf16": "bfloat16", "fp16": "float16"}
 EXPORT_DESCRIPTION = "Exports a PyTorch model as a graph file, which umbench takes wherever it takes a network's name."
-FIT_DESCRIPTION = "Predicts what fit would make of a model on a GPU, which need not be present: whether it fits, how much slower it gets, and what is done."
+FIT_DESCRIPTION = ("Predicts what fit would make of a model on a GPU, which need not be present: "
+                   "whether it fits, how much slower it gets, and what is done.")
 
 
 def parse_export(argv):

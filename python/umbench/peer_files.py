@@ -62,7 +62,8 @@ def times_peaks_and_ratios(row):
     def ratio_or_none(numerator, denominator):
         return numerator / denominator if numerator is not None and denominator else None
 
-    return {"umbench_ms": umbench_ms, "pytorch_ms": peer_mode and peer_mode["ms"], "time_ratio": ratio_or_none(umbench_ms, peer_mode and peer_mode["ms"]),
+    return {"umbench_ms": umbench_ms, "pytorch_ms": peer_mode and peer_mode["ms"],
+            "time_ratio": ratio_or_none(umbench_ms, peer_mode and peer_mode["ms"]),
             "umbench_peak_bytes": umbench_peak_bytes, "pytorch_peak_bytes": peer_mode and peer_mode["peak_bytes"],
             "peak_ratio": ratio_or_none(umbench_peak_bytes, peer_mode and peer_mode["peak_bytes"]),
             "pytorch_mode": peer_mode and f"{peer_mode['way']} {peer_mode['memory_order']}",

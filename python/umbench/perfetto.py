@@ -30,7 +30,8 @@ def _events(process_number, record):
         yield metadata_event(process_number, "thread_name", name, track_number=track)
         yield metadata_event(process_number, "thread_sort_index", track, "sort_index", track)
     end_ns = max(span["end_ns"] for span in timeline["spans"])
-    yield span_event(process_number, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", 0, end_ns, _shown_amounts(record), cat="iteration")
+    yield span_event(process_number, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}",
+                     0, end_ns, _shown_amounts(record), cat="iteration")
     for span in timeline["spans"]:
         yield span_event(process_number, TRACK_BY_LANE[span["lane"]][0], span["name"], span["begin_ns"], span["end_ns"], cat=_category(span))
     yield from _memory_counter_events(process_number, record, end_ns)

@@ -47,7 +47,8 @@ def headline(comparison):
     simulated_flags = {row.simulated for row in comparison.rows}
     by_mean_text = " by the mean of all cells" if comparison.exit_code == EXIT_REGRESSED and not counts["regressed"] else ""
     kind = "measured" if simulated_flags == {False} else "simulated" if simulated_flags == {True} else "measured and simulated"
-    return f"{changed_files_text(comparison)}{overall_verdict(comparison)}{by_mean_text}: {load.count_text(len(comparison.rows), f'{kind} cell')}, {counts_text}"
+    return (f"{changed_files_text(comparison)}{overall_verdict(comparison)}{by_mean_text}: "
+            f"{load.count_text(len(comparison.rows), f'{kind} cell')}, {counts_text}")
 
 
 def mean_text(comparison):

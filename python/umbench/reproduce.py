@@ -50,7 +50,8 @@ def check_machine(backend, machine_folder):
     if name not in known_names:
         similar_names = difflib.get_close_matches(name, known_names, 1)
         raise load.BadInput(f"--backend {backend}: no machine file has that name; "
-                            + (f"did you mean sim:{similar_names[0]}?" if similar_names else f"known: {', '.join(known_names)}; --machines DIR names more"))
+                            + (f"did you mean sim:{similar_names[0]}?" if similar_names
+                               else f"known: {', '.join(known_names)}; --machines DIR names more"))
 
 
 def run_cells(paper, backend, machine_folder, iteration_count, out_folder):
@@ -62,8 +63,10 @@ def run_cells(paper, backend, machine_folder, iteration_count, out_folder):
         is_simulated = cell_backend.startswith("sim:")
         output.print_to_stderr(f"{paper['name']}: {number} of {len(paper['cells'])}: {cell_name}")
         line_count_before = len(lines_or_empty(record_file))
-        finished = subprocess.run([umbench_path(), "run", *options, "--backend", cell_backend, "--iterations", str(iteration_count or (4 if is_simulated else 5)),
-                                   *(["--machines", machine_folder] if machine_folder else []), *([] if is_simulated else ["--times-only"]), "--out", str(record_file)],
+        finished = subprocess.run([umbench_path(), "run", *options, "--backend", cell_backend,
+                                   "--iterations", str(iteration_count or (4 if is_simulated else 5)),
+                                   *(["--machines", machine_folder] if machine_folder else []),
+                                   *([] if is_simulated else ["--times-only"]), "--out", str(record_file)],
                                   capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if finished.returncode > 128 or finished.returncode < 0:
             sys.exit(finished.returncode if finished.returncode > 0 else 128 - finished.returncode)
@@ -202,7 +205,8 @@ def table_text(paper, results, origin_text, other_results=None):
         if reason:
             notes.append(f"  {claim['name']}: {reason}")
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    heading = f"{paper['name']}: {paper['title']}, {origin_text}{f'; beside: {text_on_origin(other_results)}' if other_results else ''}\n  {paper['source']}\n"
+    heading = (f"{paper['name']}: {paper['title']}, {origin_text}"
+               f"{f'; beside: {text_on_origin(other_results)}' if other_results else ''}\n  {paper['source']}\n")
     text = "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[-1] for row in rows)
     return heading + text + ("\n" + "\n".join(notes) if notes else "") + "\n"
 
@@ -238,7 +242,8 @@ def parse(argv):
     arguments = parser.parse_args(argv)
     for paper_name in arguments.papers:
         if paper_name not in paper_names():
-            raise load.BadInput(f"unknown paper {json.dumps(paper_name)}{output.did_you_mean(paper_name, paper_names())} Known: {', '.join(paper_names())}")
+            raise load.BadInput(f"unknown paper {json.dumps(paper_name)}"
+                                f"{output.did_you_mean(paper_name, paper_names())} Known: {', '.join(paper_names())}")
     check_machine(arguments.backend, arguments.machines)
     if arguments.iterations < 0:
         raise load.BadInput("--iterations: wants a whole number from 1 on")
@@ -279,10 +284,12 @@ def main(argv):
               else "| paper | what | published | ours | verdict |\n|---|---|---|---|---|")
     has_failed = False
     for paper in papers:
-        results = kept_results(paper, Path(arguments.kept)) if arguments.kept else run_cells(paper, arguments.backend, arguments.machines, arguments.iterations, out_folder)
+        results = (kept_results(paper, Path(arguments.kept)) if arguments.kept
+                   else run_cells(paper, arguments.backend, arguments.machines, arguments.iterations, out_folder))
         origin_text = text_on_origin(results)
         other_results = results_to_compare(paper, arguments.beside)
-        print(markdown_rows(paper, results, other_results) if arguments.markdown else table_text(paper, results, origin_text, other_results), flush=True)
+        print(markdown_rows(paper, results, other_results) if arguments.markdown
+              else table_text(paper, results, origin_text, other_results), flush=True)
         if draws_figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):
             from umbench.plots import reproduced  # noqa: PLC0415: needs matplotlib, tables do not
 

@@ -39,7 +39,8 @@ def paired_runs(base_side, head_side):
     if len(base_side.runs) == len(head_side.runs) == 1:
         return [(base_side.runs[0], head_side.runs[0])]
     head_run_by_file_name = dict(zip(head_side.file_names, head_side.runs))
-    return [(run, head_run_by_file_name[file_name]) for file_name, run in zip(base_side.file_names, base_side.runs) if file_name in head_run_by_file_name] or None
+    return [(run, head_run_by_file_name[file_name])
+            for file_name, run in zip(base_side.file_names, base_side.runs) if file_name in head_run_by_file_name] or None
 
 
 def samples_to_judge(record):

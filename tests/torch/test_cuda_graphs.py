@@ -155,7 +155,8 @@ def train(model, step_count, first_seed=0, repeated_batch=None):
 
 def test_steps_that_are_alike_are_replayed_with_other_batches_and_weights(model):
     losses = train(model, 10)
-    assert model.graphs.state == "replayed" and not model.graphs.plan.launched_because and model.graphs.replay_count == 10 - cuda_graphs.MIN_LIKE_STEPS - 1
+    assert (model.graphs.state == "replayed" and not model.graphs.plan.launched_because
+            and model.graphs.replay_count == 10 - cuda_graphs.MIN_LIKE_STEPS - 1)
     assert len(model.launches) == 2 * (cuda_graphs.MIN_LIKE_STEPS + 1)  # the first steps, and the recording
     assert len({loss.item() for loss in losses}) == 10 and model.graphs.plan.is_replayed
 

@@ -559,7 +559,8 @@ def test_parts_take_the_time_to_add_their_gradients_too():
     planning = fit_file.PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
     planning.bytes_per_ns, planning.plan.predicted, planning.plan.unplanned = 2, {"ms": 1.0}, {"ms": 0.5}
     once = sum(4 * p.numel() for p in model.parameters()) / 2 / 1e6  # to read all gradients
-    assert planning.predicted_and_unplanned_ms(1) == (1, 0.5) and planning.predicted_and_unplanned_ms(4) == pytest.approx((4 + (3 * 3 + 2) * once, 2 + (3 * 3 + 2) * once))
+    assert (planning.predicted_and_unplanned_ms(1) == (1, 0.5)
+            and planning.predicted_and_unplanned_ms(4) == pytest.approx((4 + (3 * 3 + 2) * once, 2 + (3 * 3 + 2) * once)))
 
 
 def test_of_graphs_that_compute_the_same_the_fastest_that_fits_is_taken():

@@ -162,7 +162,8 @@ def test_both_rules_of_fusion_take_the_same_memory(model, library, max_error, mo
     base = sum(round_to_allocator_block(fields["bytes"]) for fields in step.node_fields if fields["resident"])
     nodes = ask_planner(step, 2**40, base, costs.rates, True, begin, 0.001)["begin"]
     primals = convert._names_and_roles_of_primals(joint.graph.graph, joint.static_input_numbers, joint.name_of_input)
-    forward, backward = private.split_saving(joint.graph, [], step.names_of(begin), num_fwd_outputs=joint.num_fwd_outputs, static_lifetime_input_indices=list(joint.static_input_numbers))
+    forward, backward = private.split_saving(joint.graph, [], step.names_of(begin),
+                                             num_fwd_outputs=joint.num_fwd_outputs, static_lifetime_input_indices=list(joint.static_input_numbers))
     monkeypatch.setattr(layouts, "uses_channels_last", lambda graph: False)
     monkeypatch.setattr(layouts, "copied_bytes_per_kernel", lambda node: [])
     monkeypatch.setattr(convert, "in_running_order", lambda kernels, stays: list(kernels))

@@ -173,7 +173,8 @@ def test_the_page_says_what_a_step_takes_as_cuda_graphs():
     h100, h200 = ({(row["model"], row["ratio"]): row for row in kept_records(f"cuda_graphs_{name}.jsonl")} for name in ("h100", "h200"))
     for row, told in ((h200["unet", 3], "as [CUDA graphs](cuda_graphs_h200.jsonl)"), (h100["gpt2_small", 3], "as graphs [on an H100](cuda_graphs_h100.jsonl)")):
         assert f"{told}: {row['ms']:.1f} ms, launching {row['issue_ms']:.0f} |" in page
-    own, other = ([f"{ms:.1f}" for ms in (row["ms"], row["ms_launched"], min(row["plain_ms"]))] for row in (h200["gpt2_small", 2], h100["gpt2_small", 2]))
+    own, other = ([f"{ms:.1f}" for ms in (row["ms"], row["ms_launched"], min(row["plain_ms"]))]
+                  for row in (h200["gpt2_small", 2], h100["gpt2_small", 2]))
     assert "GPT-2 small in half takes {} ms, launched {}, beside {} (H100: {}, {}, {}); ResNet-50 in a third finds no room.".format(*own, *other) in page
     assert h200.pop(("resnet50", 3))["refused"].startswith("no places are found")
     for row in [*h100.values(), *h200.values()]:
@@ -230,7 +231,8 @@ def test_the_page_quotes_how_long_compiling_and_planning_take():
     seconds = {(row["model"], row["device"], row["way"]): row["first_step_s"] for row in kept_records("compile_threads.jsonl")}
     in_thread = [f"{seconds[model, device, 'fit'] / seconds[model, device, 'plain']:.2f}" for model in ("gpt2_small", "vit_b16") for device in ("NVIDIA H200", "NVIDIA H100 80GB HBM3")]
     on_h100 = kept_records("compile_h100.jsonl")
-    assert [(row["model"], row["cores"], row["way"], row.get("plans")) for row in on_h100] == [("gpt2_small", cores, *way) for cores in (8, 16) for way in (("plain", None), ("fit", 2))]
+    assert ([(row["model"], row["cores"], row["way"], row.get("plans")) for row in on_h100]
+            == [("gpt2_small", cores, *way) for cores in (8, 16) for way in (("plain", None), ("fit", 2))])
     shares = [f"{fit['first_step_s'] / plain['first_step_s']:.2f}" for plain, fit in zip(on_h100[::2], on_h100[1::2])]
     assert ("The first step takes [{} and {} times](compile_h200.jsonl) as long as compiling GPT-2 small and ResNet-50 alone ".format(*times)
             + "(at most 1.3 wanted), GPT-2 small on H100s [{} and {}](compile_h100.jsonl), then compiled again. ".format(*shares)

@@ -113,7 +113,8 @@ def test_short_kernels_wait_for_their_launches():
     names = [op["name"] for op in made.document["ops"]]
     alone = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     taken = launches.add_launch_waits(made, LAUNCH)
-    counts = launches.RELATIVE_COST_BEFORE + launches.RELATIVE_COST_BETWEEN + launches.RELATIVE_COST_AFTER + sum(launches.relative_launch_cost(made, name) for name in names)
+    counts = (launches.RELATIVE_COST_BEFORE + launches.RELATIVE_COST_BETWEEN + launches.RELATIVE_COST_AFTER
+              + sum(launches.relative_launch_cost(made, name) for name in names))
     assert taken == pytest.approx(LAUNCH * counts, rel=1e-6)
     waited = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     assert sum(waited.values()) == taken and all(waited[name] >= alone[name] for name in names)  # short kernels: the CPU binds the step
@@ -130,7 +131,8 @@ def test_long_kernels_hide_their_launches():
     made = convert.convert_model(perceptron)
     measuring.measure_durations(made, FakeTimes())
     alone = sum(op["duration_ns"] for op in made.document["ops"])
-    assert launches.add_launch_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.RELATIVE_COST_BEFORE + 2
+    assert (launches.add_launch_waits(made, 1) < 200
+            and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.RELATIVE_COST_BEFORE + 2)
 
 
 def test_sums_into_a_small_table_are_timed_at_positions_within_it():
@@ -220,7 +222,8 @@ def test_the_load_is_recorded_once_and_is_long_only_after_a_rest(tmp_path, monke
         assert times._measure_ns([lambda: None]) == 1e6 / measuring.CALLS_PER_ROUND
         replays.append(load.replays - before)
     others = (measuring.ROUNDS - 1) * measuring.LOADS_BEFORE_ROUND
-    assert len(made) == 1 and replays == [measuring.LOADS_AFTER_REST + others, measuring.LOADS_BEFORE_ROUND + others, measuring.LOADS_AFTER_REST + others]
+    assert (len(made) == 1
+            and replays == [measuring.LOADS_AFTER_REST + others, measuring.LOADS_BEFORE_ROUND + others, measuring.LOADS_AFTER_REST + others])
     times.free_memory()
     times._measure_ns([lambda: None])
     assert len(made) == 2

@@ -39,7 +39,10 @@ class FreePieces:
 
     def copy(self):
         pieces_copy = FreePieces(())
-        pieces_copy.free, pieces_copy.size_at, pieces_copy.begin_of, pieces_copy.growth = list(self.free), dict(self.size_at), dict(self.begin_of), self.growth
+        pieces_copy.free = list(self.free)
+        pieces_copy.size_at = dict(self.size_at)
+        pieces_copy.begin_of = dict(self.begin_of)
+        pieces_copy.growth = self.growth
         return pieces_copy
 
     def piece_for(self, byte_count):
@@ -157,7 +160,8 @@ class Arena:
             self.cancel_recording()
         self.stream = most_used_stream_handle(events)
         self.requests, self.points = allocation_requests_of(events, self.stream), self.marks.points
-        if sum(event["action"] == "alloc" and event["size"] == MARK_BYTES for event in events) != len(self.points):  # another allocation has the size of a mark
+        # another allocation has the size of a mark
+        if sum(event["action"] == "alloc" and event["size"] == MARK_BYTES for event in events) != len(self.points):
             self.requests, self.points = [(*request[:3], -1) for request in self.requests], []
         return True
 
@@ -170,7 +174,8 @@ class Arena:
         keys_of_passes, requests_inside, outside_bytes, most_outside_bytes = set(), [], 0, 0
         for request in self.requests:
             is_taken, key, size, point_index = request
-            if is_taken and (indices_of_pass_ends[0] <= point_index < indices_of_pass_ends[1] or indices_of_pass_ends[2] <= point_index < indices_of_pass_ends[3]):
+            if (is_taken and (indices_of_pass_ends[0] <= point_index < indices_of_pass_ends[1]
+                              or indices_of_pass_ends[2] <= point_index < indices_of_pass_ends[3])):
                 keys_of_passes.add(key)
             if key in keys_of_passes:
                 requests_inside.append(request)

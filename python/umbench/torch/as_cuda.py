@@ -10,9 +10,9 @@ from .operators import HALF_TYPES
 aten = torch.ops.aten
 # Operators that autocast computes in float32 on CUDA and not on the CPU (torch/csrc autocast_mode.h, AT_FORALL_FP32*).
 FLOAT32_OPERATORS = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_softmax", "cross_entropy", "cross_entropy_loss", "nll_loss",
-              "nll_loss2d", "cumsum", "cumprod", "prod", "sum", "norm", "pow", "exp", "expm1", "log", "log1p", "log2", "log10", "rsqrt",
-              "reciprocal", "sinh", "cosh", "tan", "softplus", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
-              "cosine_similarity", "binary_cross_entropy_with_logits", "renorm", "logsumexp"}
+                     "nll_loss2d", "cumsum", "cumprod", "prod", "sum", "norm", "pow", "exp", "expm1", "log", "log1p", "log2", "log10", "rsqrt",
+                     "reciprocal", "sinh", "cosh", "tan", "softplus", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
+                     "cosine_similarity", "binary_cross_entropy_with_logits", "renorm", "logsumexp"}
 MAX_HEAD_WIDTH = 256  # largest extent of a head that cuDNN's attention supports
 MIN_OPERATIONS_PER_VALUE = 150  # a product with more operations for each bf16 value is bound by arithmetic on an H100 (pad_mm.is_mm_compute_bound)
 
@@ -53,7 +53,8 @@ class AsCuda(TorchFunctionMode):
         kwargs = {key: _cpu_for_cuda_device(argument) for key, argument in kwargs.items()}
         if name in FLOAT32_OPERATORS and torch.is_autocast_enabled("cpu") and kwargs.get("dtype") is None:
             with torch.autocast("cpu", enabled=False):
-                return function(*[_float32_for_half(argument) for argument in args], **{key: _float32_for_half(argument) for key, argument in kwargs.items()})
+                return function(*[_float32_for_half(argument) for argument in args],
+                                **{key: _float32_for_half(argument) for key, argument in kwargs.items()})
         return function(*args, **kwargs)
 
 

@@ -31,8 +31,8 @@ class CannotExport(Exception):
 
 @dataclass
 class Joint:
-    """A graph of the forward and the backward pass together. `static_input_numbers`: indices of inputs whose memory stays from step to step. `name_of_input`: {input of the
-    graph: name of the parameter, input or label}."""
+    """A graph of the forward and the backward pass together. `static_input_numbers`: indices of inputs whose memory stays from step to step.
+    `name_of_input`: {input of the graph: name of the parameter, input or label}."""
 
     graph: torch.fx.GraphModule
     num_fwd_outputs: int
@@ -191,8 +191,10 @@ def _trace_joint(wrapped_model, inputs, has_labels, decompositions):
         paths = [path.removeprefix("model.") for path in unique_module.paths.values()]
         names = {n.name: path for n, path in zip(placeholders, paths)}
         names |= {n.name: "labels" if has_labels and i + 1 == len(inputs) else "data" if i == 0 else f"data{i + 1}"
-                 for i, n in enumerate(placeholders[own_input_count:])}
-        return Joint(graph, forward_output_count, list(range(own_input_count)) if static_input_numbers is None else list(static_input_numbers), names, {n.name for n in placeholders[:own_input_count]})
+                  for i, n in enumerate(placeholders[own_input_count:])}
+        return Joint(graph, forward_output_count,
+                     list(range(own_input_count)) if static_input_numbers is None else list(static_input_numbers),
+                     names, {n.name for n in placeholders[:own_input_count]})
     raise CannotExport("the model was not traced: it has no tensor that requires a gradient")
 
 
@@ -339,7 +341,8 @@ def errors_in_one_line(prefix, running_module):
         match = re.search(r"HigherOrderOperator (\w+)", str(error))
         if not match:
             raise
-        raise CannotExport(f"{running_module}the model calls {match[1]}, which is not traced; call scaled_dot_product_attention or plain operators") from None
+        raise CannotExport(f"{running_module}the model calls {match[1]}, which is not traced; "
+                           "call scaled_dot_product_attention or plain operators") from None
     except Exception as error:
         raise CannotExport(f"{prefix}: {running_module}{type(error).__name__}: {first_line(error)}") from error
 

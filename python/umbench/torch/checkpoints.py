@@ -6,7 +6,8 @@ import itertools
 import torch.utils.checkpoint
 from torch.fx import traceback
 
-GENERATOR_NAMES = ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")  # names before torch 2.15, and since then
+# names before torch 2.15, and since then
+GENERATOR_NAMES = ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")
 PREFER_RECOMPUTE = torch.utils.checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
 
 
@@ -52,7 +53,8 @@ def recompute_checkpointed_regions(graph):
     """Inserts copies of the marked operators before the first backward operators that read them, as eager PyTorch runs a region again.
     torch.compile's split does that itself."""
     region_number_of_node = {node: node.meta["ac_graph_id"] for node in graph.nodes if node.meta.get("recompute") == PREFER_RECOMPUTE}
-    region_number_of_sequence = {node.meta["seq_nr"]: region_to_rerun for node, region_to_rerun in region_number_of_node.items() if "seq_nr" in node.meta}
+    region_number_of_sequence = {node.meta["seq_nr"]: region_to_rerun
+                                 for node, region_to_rerun in region_number_of_node.items() if "seq_nr" in node.meta}
     copy_of_marked = {}
 
     def copy_of(node, region_number):
@@ -61,7 +63,9 @@ def recompute_checkpointed_regions(graph):
         if node not in copy_of_marked:
             for source in node.all_input_nodes:
                 copy_of(source, region_number)
-            copy_of_marked[node] = graph.node_copy(node, lambda source: copy_of_marked.get(source, source) if region_number_of_node.get(source) == region_number else source)
+            copy_of_marked[node] = graph.node_copy(node,
+                                                   lambda source: copy_of_marked.get(source, source)
+                                                   if region_number_of_node.get(source) == region_number else source)
         return copy_of_marked[node]
 
     for node in list(graph.nodes):

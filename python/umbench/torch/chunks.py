@@ -109,7 +109,9 @@ class LinearLossInShares(torch.autograd.Function):
             rows_gradients, weight_gradient, bias_gradient = [], None, None
             for share_rows, share_labels in zip(hidden_rows.chunk(share_count), labels.chunk(share_count)):
                 if rows_gradients:
-                    share_rows = torch.ops.umbench.after_gradients(share_rows, rows_gradients[-1] if weight_gradient is None else weight_gradient, rows_gradients[-1])
+                    share_rows = torch.ops.umbench.after_gradients(share_rows,
+                                                                   rows_gradients[-1] if weight_gradient is None else weight_gradient,
+                                                                   rows_gradients[-1])
                 logits = F.linear(share_rows, typed_weight, None if bias is None else bias.to(product_type)).float()
                 loss, logits_gradient = loss_and_gradient(logits, share_labels, ignored_label)
                 total_loss = total_loss + loss
@@ -220,7 +222,8 @@ def cut_losses_into_shares(dynamo_module, share_count):
         for linear, loss in find_linear_losses(dynamo_module.graph):
             node, dead_node = copy_of_node[loss], arguments_of_loss(loss)["input"]
             with graph.inserting_before(node):
-                share_loss_node = graph.call_function(linear_loss_in_shares, torch.fx.node.map_arg(share_arguments(linear, loss, share_count), copy_of_node.get))
+                share_loss_node = graph.call_function(linear_loss_in_shares,
+                                                      torch.fx.node.map_arg(share_arguments(linear, loss, share_count), copy_of_node.get))
             share_loss_node.meta = dict(node.meta)
             node.replace_all_uses_with(share_loss_node)
             graph.erase_node(node)

@@ -57,7 +57,7 @@ def map_convolution_backward(walk, node):
     attributes = _window_attributes(node.args[4], node.args[5], node.args[9])
     gradient_mask = node.args[10]
     gradients = [walk.add_result(node, f"{name}.{suffix}", i) if wanted else None
-            for i, (suffix, wanted) in enumerate(zip(("dx", "dw", "db"), gradient_mask))]
+                 for i, (suffix, wanted) in enumerate(zip(("dx", "dw", "db"), gradient_mask))]
     if gradients[1] is not None:
         walk.add_op(node, name + ".backward_filter", "convolution_backward_filter", attributes, [x, dy], [gradients[1]])
     if gradients[2] is not None:
@@ -168,10 +168,12 @@ def split_concat_gradient(walk, node):
     """Splits a gradient whose slices of channels are read, the gradient of a concatenation, into one tensor for each slice. Returns False if
     that is not possible."""
     concat_gradient = node.args[0]
-    dy, ranges_and_users = walk.plain_tensor(concat_gradient), [(sliced_channel_range(user), user) for user in concat_gradient.users if sliced_channel_range(user)]
+    dy = walk.plain_tensor(concat_gradient)
+    ranges_and_users = [(sliced_channel_range(user), user) for user in concat_gradient.users if sliced_channel_range(user)]
     channel_ranges = sorted({channel_range for channel_range, _ in ranges_and_users})
     are_contiguous = len(channel_ranges) > 1 and [begin for begin, _ in channel_ranges] == [0] + [end for _, end in channel_ranges[:-1]]
-    if walk.use != "activation_gradient" or not _keeps_four_extents(concat_gradient, dy) or not are_contiguous or channel_ranges[-1][1] != dy.shape[1]:
+    if (walk.use != "activation_gradient" or not _keeps_four_extents(concat_gradient, dy)
+            or not are_contiguous or channel_ranges[-1][1] != dy.shape[1]):
         return False
     gradient_of_range = {}
     for channel_range, user in ranges_and_users:
@@ -179,7 +181,8 @@ def split_concat_gradient(walk, node):
             gradient_of_range[channel_range] = walk.add_result(user, walk.label_of(user) + ".dx")
             gradient_of_range[channel_range].order = dy.order
         walk.views[user] = View(gradient_of_range[channel_range])
-    walk.add_op(node, walk.label_of(concat_gradient) + ".backward", "concat_backward", {}, [dy], [gradient_of_range[channel_range] for channel_range in channel_ranges])
+    walk.add_op(node, walk.label_of(concat_gradient) + ".backward", "concat_backward", {},
+                [dy], [gradient_of_range[channel_range] for channel_range in channel_ranges])
     return True
 
 
@@ -287,7 +290,8 @@ def map_sum(walk, node):
 
 def map_mean(walk, node):
     x, traced_value = walk.plain_tensor(node.args[0]), node.args[0].meta["val"]
-    if x is None or len(node.args) < 2 or traced_value.dim() != 4 or sorted(d % 4 for d in node.args[1]) != [2, 3] or x.shape != list(traced_value.shape):
+    if (x is None or len(node.args) < 2 or traced_value.dim() != 4
+            or sorted(d % 4 for d in node.args[1]) != [2, 3] or x.shape != list(traced_value.shape)):
         return False
     y = walk.add_result(node, walk.label_of(node) + ".y")
     y.shape = [*x.shape[:2], 1, 1]

@@ -65,21 +65,22 @@ def _add_loss_by_rows(walk, node):
     walk.add_op(node, "loss.labels", "opaque", {"label": "count_labels", "flops": row_count, "bytes": 8 * row_count}, [labels], [label_count])
     flops, moved_bytes, _ = walk.work_of(node)
     walk.add_op(node, "loss", "opaque", {"label": "nll_loss_forward", "flops": flops, "bytes": moved_bytes,
-                                    "cut": {"in": ["part", "part", "whole"], "out": ["sum"]}}, [log_probabilities, labels, label_count], [loss])
+                                         "cut": {"in": ["part", "part", "whole"], "out": ["sum"]}}, [log_probabilities, labels, label_count], [loss])
     return True
 
 
 def _add_loss_gradient_by_rows(walk, node):
     loss_gradient_view, label_count_view = walk.views.get(node.args[0]), walk.views.get(node.args[6])
-    if not _can_be_cut_into_rows(walk, node.args[1], node.args[2]) or not isinstance(loss_gradient_view, View) or not isinstance(label_count_view, View):
+    if (not _can_be_cut_into_rows(walk, node.args[1], node.args[2])
+            or not isinstance(loss_gradient_view, View) or not isinstance(label_count_view, View)):
         return False
     log_probabilities, labels = (walk.views[operand_node].tensor for operand_node in node.args[1:3])
     logits_gradient = walk.add_result(node, "loss.backward.y")
     walk.views[node] = View(logits_gradient)
     flops, moved_bytes, _ = walk.work_of(node)
     walk.add_op(node, "loss.backward", "opaque", {"label": "nll_loss_backward", "flops": flops, "bytes": moved_bytes,
-                                             "cut": {"in": ["whole", "part", "part", "whole"], "out": ["part"]}},
-           [loss_gradient_view.tensor, log_probabilities, labels, label_count_view.tensor], [logits_gradient])
+                                                  "cut": {"in": ["whole", "part", "part", "whole"], "out": ["part"]}},
+                [loss_gradient_view.tensor, log_probabilities, labels, label_count_view.tensor], [logits_gradient])
     return True
 
 

@@ -24,7 +24,8 @@ from .liveness import tensor_bytes
 from .operators import is_repeatable, library_launch_count, operator_name, operations_of_kernel
 from .order import in_running_order
 from .private import split_as_pytorch
-from .values import base_of, is_tangent, module_path_of, changed_input_number_by_output, output_nodes_of, padded_row_length, stored_bytes, stored_numel, add_unique_name, value_of
+from .values import (base_of, is_tangent, module_path_of, changed_input_number_by_output, output_nodes_of, padded_row_length,
+                     stored_bytes, stored_numel, add_unique_name, value_of)
 
 COPIES_PER_CONVOLUTION = 3  # number of operands and results of a convolution that are copied, each by a kernel
 
@@ -122,7 +123,8 @@ class _DocumentWriter:
     def add_graph(self, graph, tensor_use, returned_nodes):
         """Adds a graph. The rows of `returned_nodes` are not padded."""
         self.returned = {base_of(n) for n in returned_nodes if isinstance(n, torch.fx.Node)}
-        last_reader_number, images_in_traced_order = {}, layouts.images_in_traced_order(graph) if self.channels_last and tensor_use == "activation" else set()
+        last_reader_number = {}
+        images_in_traced_order = layouts.images_in_traced_order(graph) if self.channels_last and tensor_use == "activation" else set()
         kernels = in_running_order(kernels_of(graph), self.bases_that_outlive(graph))
         for kernel_number, kernel in enumerate(kernels):
             last_reader_number |= {base_node: kernel_number for base_node in kernel.reads}
@@ -134,7 +136,8 @@ class _DocumentWriter:
             for node in layouts.placeholders_to_reorder(graph):
                 self.add_channels_last_copy(node)
         for kernel_number, kernel in enumerate(kernels):
-            self.add_kernel(kernel, tensor_use, {base_node for base_node in kernel.reads if last_reader_number[base_node] == kernel_number}, images_in_traced_order)
+            self.add_kernel(kernel, tensor_use,
+                            {base_node for base_node in kernel.reads if last_reader_number[base_node] == kernel_number}, images_in_traced_order)
 
     def bases_that_outlive(self, graph):
         """Bases whose memory outlives the graph: results, parameters and inputs."""
@@ -144,7 +147,8 @@ class _DocumentWriter:
     def bind_saved_values(self, forward_graph, backward_graph):
         """Maps the backward graph's placeholders to the forward graph's values of the same name, or views of them."""
         tensor_name_of_node_name = {node.name: self.memory[base_of(node)] for node in forward_graph.nodes if base_of(node) in self.memory}
-        self.memory = {node: tensor_name_of_node_name[node.name] for node in backward_graph.nodes if node.op == "placeholder" and node.name in tensor_name_of_node_name}
+        self.memory = {node: tensor_name_of_node_name[node.name]
+                       for node in backward_graph.nodes if node.op == "placeholder" and node.name in tensor_name_of_node_name}
 
     # --- tensors ---
 
@@ -190,7 +194,8 @@ class _DocumentWriter:
         overwrite = self.overwrite_of(kernel, read_names, made_names, bases_read_last)
         op |= {"alias": overwrite} if overwrite else {}
         self.ops.append(op)
-        launch_count = gpu_kernel_count(kernel) + COPIES_PER_CONVOLUTION * len(bytes_of_copies) + self.has_copied_filter_gradient(kernel) + (copied_gradient_bytes > 0)
+        launch_count = (gpu_kernel_count(kernel) + COPIES_PER_CONVOLUTION * len(bytes_of_copies)
+                        + self.has_copied_filter_gradient(kernel) + (copied_gradient_bytes > 0))
         if launch_count > 1:
             self.launches[op["name"]] = launch_count
         if kernel.is_generated:
@@ -203,7 +208,8 @@ class _DocumentWriter:
         source_name = self.memory[node]
         copy_name = self.add_tensor(node, source_name + ".channels_last", "activation")
         byte_count = stored_bytes(value_of(node))
-        self.ops.append({"name": add_unique_name(self.op_names, copy_name), "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * byte_count, "in": [source_name], "out": [copy_name]})
+        self.ops.append({"name": add_unique_name(self.op_names, copy_name), "kind": "opaque", "label": "clone",
+                         "flops": 0, "bytes": 2 * byte_count, "in": [source_name], "out": [copy_name]})
 
     def has_copied_filter_gradient(self, kernel):
         """Whether the gradient of filters has channels last, so that PyTorch copies it to the order of the filters."""
@@ -215,7 +221,9 @@ class _DocumentWriter:
         only from these."""
         image_bases = [base_node for base_node in kernel.reads if layouts.channels_last_would_reorder_result(base_node) and base_node in self.memory]
         are_in_traced_order = image_bases and all(self.memory[base_node] in self.traced_order for base_node in image_bases)
-        self.traced_order |= {self.memory[base_node] for base_node in kernel.writes if base_node in images_in_traced_order or kernel.is_generated and are_in_traced_order and layouts.channels_last_would_reorder_result(base_node)}
+        self.traced_order |= {self.memory[base_node] for base_node in kernel.writes
+                              if base_node in images_in_traced_order
+                              or kernel.is_generated and are_in_traced_order and layouts.channels_last_would_reorder_result(base_node)}
 
     def bytes_of_copied_gradient(self, kernel):
         """Bytes of the gradient of a convolution's result that PyTorch copies because its order differs from that of the images."""
@@ -237,7 +245,9 @@ class _DocumentWriter:
                 operand_name = self.memory.get(base_node)
                 operand_entry, result_entry = self.tensors.get(operand_name), self.tensors[result_name]
                 have_same_order = (operand_name in self.traced_order) == (result_name in self.traced_order)
-                if operand_entry and operand_entry["use"] in ("activation", "activation_gradient") and tensor_bytes(operand_entry) == tensor_bytes(result_entry) and have_same_order:
+                if (operand_entry and operand_entry["use"] in ("activation", "activation_gradient")
+                        and tensor_bytes(operand_entry) == tensor_bytes(result_entry)
+                        and have_same_order):
                     return {"input": read_names.index(operand_name), "output": result_index}
         return None
 

@@ -88,7 +88,8 @@ class HostSlab:
         else:
             self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=gpu_number is not None)
         self.slots = [next(_unused_slot_numbers) for _ in bytes_of_tensors]
-        _slots.update({slot_number: HostSlot(self.memory, offset, byte_count) for slot_number, offset, byte_count in zip(self.slots, offsets, bytes_of_tensors)})
+        _slots.update({slot_number: HostSlot(self.memory, offset, byte_count)
+                       for slot_number, offset, byte_count in zip(self.slots, offsets, bytes_of_tensors)})
 
     def close(self):
         for slot_number in self.slots:
@@ -226,8 +227,10 @@ def spanned_bytes(node):
 def insert_copies(forward_module, backward_module, num_fwd_outputs, named_moves, slab):
     """Puts the copies into both graphs. `named_moves`: [(tensor, gone_after_name, back_before_name)], names of nodes as torch_offload has
     them, None for the end of the forward graph and for right before the first reader."""
-    host_nodes = [_insert_copy_out(forward_module.graph, num_fwd_outputs, tensor_name, gone_after_name, slot_number) for (tensor_name, gone_after_name, _), slot_number in zip(named_moves, slab.slots)]
-    for tensor_name, back_before_name, slot_number, host_node in _copies_back_by_first_reader(backward_module.graph, named_moves, slab.slots, host_nodes):
+    host_nodes = [_insert_copy_out(forward_module.graph, num_fwd_outputs, tensor_name, gone_after_name, slot_number)
+                  for (tensor_name, gone_after_name, _), slot_number in zip(named_moves, slab.slots)]
+    copies_back = _copies_back_by_first_reader(backward_module.graph, named_moves, slab.slots, host_nodes)
+    for tensor_name, back_before_name, slot_number, host_node in copies_back:
         _insert_copy_back(backward_module.graph, tensor_name, back_before_name, slot_number, host_node)
     for module in (forward_module, backward_module):
         module.graph.lint()
@@ -239,7 +242,8 @@ def _copies_back_by_first_reader(graph, named_moves, slot_numbers, host_nodes):
     node the one that is read first begins first."""
     index_of_node = {node: i for i, node in enumerate(graph.nodes)}
     first_reader_index = {node.name: min(map(index_of_node.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
-    copies_back = [(tensor_name, back_before_name, slot_number, host_node) for (tensor_name, _, back_before_name), slot_number, host_node in zip(named_moves, slot_numbers, host_nodes)]
+    copies_back = [(tensor_name, back_before_name, slot_number, host_node)
+                   for (tensor_name, _, back_before_name), slot_number, host_node in zip(named_moves, slot_numbers, host_nodes)]
     return sorted(copies_back, key=lambda copy: first_reader_index[copy[0]])
 
 

@@ -17,7 +17,9 @@ def driver_functions():
     handles and addresses."""
     library = ctypes.CDLL("libcuda.so.1")
     handle_type, functions = ctypes.c_void_p, (library.cuEventRecord, library.cuStreamWaitEvent, library.cuMemcpyAsync)
-    for function, argument_types in zip(functions, ((handle_type, handle_type), (handle_type, handle_type, ctypes.c_uint), (handle_type, handle_type, ctypes.c_size_t, handle_type))):
+    for function, argument_types in zip(functions,
+                                        ((handle_type, handle_type), (handle_type, handle_type, ctypes.c_uint),
+                                         (handle_type, handle_type, ctypes.c_size_t, handle_type))):
         function.argtypes = argument_types
     return functions
 
@@ -53,7 +55,7 @@ class CopyStream:
         """Copies between two addresses after all that the GPU's current stream was given so far, and records `done_event_handle`, a handle."""
         with with_gpu_current(self.gpu_number):
             raise_if_error(self.record(self.ready, private.read_current_stream_handle(self.gpu_number)) or self.wait(self.handle, self.ready, 0)
-                   or self._copy(target_address, source_address, byte_count) or self.record(done_event_handle, self.handle))
+                           or self._copy(target_address, source_address, byte_count) or self.record(done_event_handle, self.handle))
 
     def _copy(self, target_address, source_address, byte_count):
         if DELAY["cycles"]:

@@ -61,7 +61,8 @@ class CompiledPass:
         return step_graphs.run_pass(self, inputs) if step_graphs else self.launch(inputs)
 
     def launch_and_mark_points(self, inputs):
-        previous_inputs, self.inputs = self.inputs, [(each.data_ptr(), each.numel() * each.element_size()) if is_on_gpu(each) else 0 for each in inputs]
+        previous_inputs = self.inputs
+        self.inputs = [(each.data_ptr(), each.numel() * each.element_size()) if is_on_gpu(each) else 0 for each in inputs]
         self.moving |= {i for i, (previous, current) in enumerate(zip(previous_inputs, self.inputs)) if previous != current}
         placing.reach_pass_point(self.begins)
         outputs = self.launch(inputs)
@@ -91,7 +92,8 @@ class PassRecording:
             own_copy.copy_(inputs[i])
         inputs.clear()
         self.graph.replay()
-        return [output if is_on_gpu(output) and i not in self.pooled or not isinstance(output, torch.Tensor) else output.detach() for i, output in enumerate(self.outputs)]
+        return [output if is_on_gpu(output) and i not in self.pooled or not isinstance(output, torch.Tensor) else output.detach()
+                for i, output in enumerate(self.outputs)]
 
 
 class StepGraphs:
@@ -187,9 +189,12 @@ class StepGraphs:
         self.steady_addresses = {each.data_ptr() for each in [*model.parameters(), *model.buffers()]}
         self.steady_addresses |= {each[0] for i, each in enumerate(forward_pass.inputs) if each and i not in forward_pass.moving}
         copied_bytes = [each[1] for each in forward_pass.inputs if each and each[0] not in self.steady_addresses]
-        requests = with_recorded_tensors(requests, self.workspace_bytes, copied_bytes, *map(arena.points.index, (placing.FORWARD_POINTS[1], placing.BACKWARD_POINTS[0])))
+        requests = with_recorded_tensors(requests, self.workspace_bytes, copied_bytes,
+                                         *map(arena.points.index, (placing.FORWARD_POINTS[1], placing.BACKWARD_POINTS[0])))
         free_bytes = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device) + 2 * self.workspace_bytes
-        page_count, hold_changes = self._find_holds(requests, (arena.mappable_bytes() + free_bytes - outside_bytes - SMALL_BYTES) // PAGE_BYTES - 1)  # not all that is free fills pages
+        # not all that is free fills pages
+        page_count, hold_changes = self._find_holds(requests,
+                                                    (arena.mappable_bytes() + free_bytes - outside_bytes - SMALL_BYTES) // PAGE_BYTES - 1)
         placing.set_follower(None)
         gc.collect()
         torch.cuda.synchronize(self.device)
@@ -257,7 +262,8 @@ class StepGraphs:
         for i, layout in enumerate(layouts):
             if layout.address not in saved_addresses:
                 layout.kept = inputs[i]
-        moved_positions = [i for i, layout in enumerate(layouts) if layout.is_on_gpu and layout.address not in saved_addresses and layout.address not in steady_addresses]
+        moved_positions = [i for i, layout in enumerate(layouts)
+                           if layout.is_on_gpu and layout.address not in saved_addresses and layout.address not in steady_addresses]
         torch.cuda.synchronize(self.device)
         graph, copy_of_input = torch.cuda.CUDAGraph(), {}
         with torch.cuda.stream(self.stream):
@@ -359,6 +365,9 @@ def with_recorded_tensors(requests, workspace_bytes, input_bytes, forward_end_po
 
     last_point = max((request[3] for request in requests), default=0)
     added_lifetimes = [(-3 - index, size, -1, last_point) for index, size in enumerate(rounded_large(input_bytes))]
-    added_lifetimes += [(key, size, begin_point, end_point) for size in rounded_large([workspace_bytes]) for key, begin_point, end_point in ((-1, -1, forward_end_point), (-2, backward_begin_point, last_point))]
-    allocations, frees = [(True, key, size, begin_point) for key, size, begin_point, _ in added_lifetimes], [(False, key, size, end_point) for key, size, _, end_point in added_lifetimes]
+    added_lifetimes += [(key, size, begin_point, end_point)
+                        for size in rounded_large([workspace_bytes])
+                        for key, begin_point, end_point in ((-1, -1, forward_end_point), (-2, backward_begin_point, last_point))]
+    allocations = [(True, key, size, begin_point) for key, size, begin_point, _ in added_lifetimes]
+    frees = [(False, key, size, end_point) for key, size, _, end_point in added_lifetimes]
     return sorted([*allocations, *frees, *requests], key=lambda request: request[3])

@@ -83,7 +83,8 @@ def add_all_nodes(walk, roles_and_names, loss_node):
         if node.op == "placeholder":
             tensor_use, tensor_name = roles_and_names[node.name]
             if isinstance(node.meta["val"], torch.Tensor):
-                walk.views[node] = View(walk.add_tensor(tensor_name, node.meta["val"], tensor_use, walk.relation_to_batch(node) == "batch" and tensor_use != "parameter"))
+                walk.views[node] = View(walk.add_tensor(tensor_name, node.meta["val"], tensor_use,
+                                                        walk.relation_to_batch(node) == "batch" and tensor_use != "parameter"))
         elif node.op == "get_attr":
             walk.views[node] = None
         elif node.op == "call_function":

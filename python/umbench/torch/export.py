@@ -97,8 +97,10 @@ def print_summary(converted, options, export_seconds):
     if options.form == "eager":
         mapped_ops = [op for op in document["ops"] if op["kind"] != "opaque"]
         bytes_of_tensor = {t["name"]: liveness.tensor_bytes(t) for t in document["tensors"]}
-        moved_bytes, mapped_bytes = (sum(bytes_of_tensor[name] for op in ops for name in op["in"] + op["out"]) for ops in (document["ops"], mapped_ops))
-        print(f"  umbench computes {len(mapped_ops)} of the operators, {100 * mapped_bytes / max(moved_bytes, 1):.1f} % of the bytes; the others are opaque")
+        moved_bytes, mapped_bytes = (sum(bytes_of_tensor[name] for op in ops for name in op["in"] + op["out"])
+                                     for ops in (document["ops"], mapped_ops))
+        print(f"  umbench computes {len(mapped_ops)} of the operators, "
+              f"{100 * mapped_bytes / max(moved_bytes, 1):.1f} % of the bytes; the others are opaque")
     if converted.unread_buffer_bytes:
         print(f"  left out: {converted.unread_buffer_bytes} B of running statistics and counters, which only a later pass reads")
     if converted.uncut:

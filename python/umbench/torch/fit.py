@@ -302,7 +302,9 @@ class PlanningCompiler:
                 self.costs.free_memory()
                 private.free_cublas_workspaces()  # frees the workspaces of the stream on which operators were measured
             base_bytes = self.base_bytes(step_nodes) + unforeseen_bytes
-            return step_nodes, base_bytes, ask_planner(step_nodes, self.plan.usable, base_bytes, rates_per_ns, self.backend == "inductor", pytorchs_choice, self.effort, self.tier, on_gpu, self.bits)
+            return step_nodes, base_bytes, ask_planner(step_nodes, self.plan.usable, base_bytes,
+                                                       rates_per_ns, self.backend == "inductor", pytorchs_choice,
+                                                       self.effort, self.tier, on_gpu, self.bits)
 
         graphs = skips.make_graph_variants(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
         joint, (step_nodes, base_bytes, planner_answer) = fastest_of(graphs, plan_graph, self.plan.usable)
@@ -318,10 +320,12 @@ class PlanningCompiler:
             raise micro.PlanMade(f"planned in {planning_s:.1f} s")
         self.plan.plans += 1
         if self.graphs:
-            self.graphs.result_count, self.graphs.workspace_bytes = num_fwd_outputs, self.workspace_bytes // 2 if has_matrix_products(step_nodes) else 0
+            self.graphs.result_count = num_fwd_outputs
+            self.graphs.workspace_bytes = self.workspace_bytes // 2 if has_matrix_products(step_nodes) else 0
             self.plan.launched_because = "" if on_gpu else "the model is on the CPU"
-        forward_module, backward_module = private.split_saving(joint, inputs, step_nodes.names_of(planner_answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
-                                            static_lifetime_input_indices=static_lifetime_input_indices, **others)
+        forward_module, backward_module = private.split_saving(joint, inputs, step_nodes.names_of(planner_answer["plan"]["saved"]),
+                                                               num_fwd_outputs=num_fwd_outputs,
+                                                               static_lifetime_input_indices=static_lifetime_input_indices, **others)
         if self.plan.offloaded:
             self.insert_copies(step_nodes, planner_answer["plan"]["offloaded"], forward_module, backward_module, num_fwd_outputs, on_gpu)
         self.plan.store_differences(forward_module, backward_module)
@@ -348,7 +352,8 @@ class PlanningCompiler:
         of the addition of their gradients, and of the product of these and the gradient of the loss."""
         gradient_bytes = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
         access_count = (part_count - 1) * micro.ACCESSES_OF_SUM + micro.ACCESSES_OF_SCALING * (part_count > 1)
-        return tuple(part_count * prediction["ms"] + access_count * gradient_bytes / self.bytes_per_ns / 1e6 for prediction in (self.plan.predicted, self.plan.unplanned))
+        return tuple(part_count * prediction["ms"] + access_count * gradient_bytes / self.bytes_per_ns / 1e6
+                     for prediction in (self.plan.predicted, self.plan.unplanned))
 
     def base_bytes(self, step_nodes):
         """Bytes on the device besides the tensors that the two graphs make."""
@@ -356,7 +361,8 @@ class PlanningCompiler:
         has_sums = self.plan.micro_batches > 1  # with parts there are also the sums of the gradients
         state_and_sum_bytes = (states_per_byte(self.optimizer) + has_sums) * sum(p.numel() * p.element_size() for p in trained_parameters)
         if self.allocated_bytes:
-            return self.allocated_bytes + (self.workspace_bytes if has_matrix_products(step_nodes) else 0) + max(0, state_and_sum_bytes - self.state_bytes)
+            return (self.allocated_bytes + (self.workspace_bytes if has_matrix_products(step_nodes) else 0)
+                    + max(0, state_and_sum_bytes - self.state_bytes))
         return sum(fields["bytes"] for fields in step_nodes.node_fields if fields["resident"]) + state_and_sum_bytes
 
 
@@ -366,11 +372,13 @@ def has_matrix_products(step_nodes):
 
 def fastest_of(graphs, plan_graph, budget_bytes):
     """(graph, plan_graph(graph)) of the graph whose plan is the fastest of those that fit, else the one with the lowest peak. plan_graph()
-    returns a tuple that ends with the planner's answer, whose `first_begin` becomes that of the first graph, and whose `lowest_bound` the lowest of all."""
+    returns a tuple that ends with the planner's answer, whose `first_begin` becomes that of the first graph, and whose `lowest_bound` the lowest of
+    all."""
     graphs_and_plans = [(graph, plan_graph(graph)) for graph in graphs]
     answers = [planned[-1] for _, planned in graphs_and_plans]
     first_begin, lowest_bound = answers[0]["begin"], min(answer["bound"] for answer in answers)
-    graph, planned = min(graphs_and_plans, key=lambda graph_and_plan: (max(budget_bytes, graph_and_plan[1][-1]["plan"]["peak"]), graph_and_plan[1][-1]["plan"]["ns"]))
+    graph, planned = min(graphs_and_plans,
+                         key=lambda graph_and_plan: (max(budget_bytes, graph_and_plan[1][-1]["plan"]["peak"]), graph_and_plan[1][-1]["plan"]["ns"]))
     planned[-1].update(begin=first_begin, bound=lowest_bound)
     return graph, planned
 
@@ -390,4 +398,5 @@ def gpu_states_of(optimizer):
     """The tensors on a GPU that an optimizer holds; none if it is given as a class or a name."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         return []
-    return [value for states_of_parameter in optimizer.state.values() for value in states_of_parameter.values() if isinstance(value, torch.Tensor) and value.is_cuda]
+    return [value for states_of_parameter in optimizer.state.values() for value in states_of_parameter.values()
+            if isinstance(value, torch.Tensor) and value.is_cuda]

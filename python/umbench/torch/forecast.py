@@ -58,17 +58,21 @@ def forecast_batch(options, batch_factor):
     plan.leave_slack()
     step_nodes, planner_answer, batch, share_count = plan_with_loss_shares(options, plan, batch_factor)
     plan_answer, unplanned_answer = planner_answer["plan"], planner_answer["begin"]
-    recomputed_counts = Counter(operator_name(step_nodes.nodes[number]) for number in plan_answer["recomputed"] if step_nodes.node_fields[number]["kind"] == "kernel")
+    recomputed_counts = Counter(operator_name(step_nodes.nodes[number]) for number in plan_answer["recomputed"]
+                                if step_nodes.node_fields[number]["kind"] == "kernel")
     recomputed_text = ", ".join(f"{count} {name}" for name, count in recomputed_counts.most_common()) or "no product and no library call"
     recomputed_text += f"; the loss in {share_count} shares of its rows" if share_count > 1 else ""
-    plan_fits, offloaded_bytes = plan_answer["peak"] <= plan.usable, sum(step_nodes.node_fields[number]["bytes"] for number, _, _ in plan_answer["offloaded"])
-    return (batch, plan_fits, f"{batch:>6} {'yes' if plan_fits else 'no':>5} {size_text(plan_answer['peak']):>10} {size_text(unplanned_answer['peak']):>10} {plan_answer['ns'] / unplanned_answer['ns']:>6.2f}x "
+    plan_fits = plan_answer["peak"] <= plan.usable
+    offloaded_bytes = sum(step_nodes.node_fields[number]["bytes"] for number, _, _ in plan_answer["offloaded"])
+    return (batch, plan_fits, f"{batch:>6} {'yes' if plan_fits else 'no':>5} "
+            f"{size_text(plan_answer['peak']):>10} {size_text(unplanned_answer['peak']):>10} "
+            f"{plan_answer['ns'] / unplanned_answer['ns']:>6.2f}x "
             f"{size_text(plan_answer['saved_bytes']):>10} {size_text(offloaded_bytes):>10}  {recomputed_text}")
 
 
 def plan_with_loss_shares(options, plan, batch_factor):
-    """(the StepNodes, the planner's answer, the batch, number of shares of the loss) with the example inputs repeated `batch_factor` times. `begin` of
-    the answer is PyTorch's own choice for the loss that is not cut."""
+    """(the StepNodes, the planner's answer, the batch, number of shares of the loss) with the example inputs repeated `batch_factor` times. `begin`
+    of the answer is PyTorch's own choice for the loss that is not cut."""
     from . import chunks
 
     losses_in_one_share = chunks.LossesInShares(1)
@@ -121,6 +125,7 @@ def plan_joint(options, budget_bytes, joint, effort):
         resident_bytes = [fields["bytes"] for fields in step_nodes.node_fields if fields["resident"]]
         gradient_bytes = sum(fields["bytes"] for fields in step_nodes.node_fields if fields["backward_result"])
         base_bytes = LIBRARY_BYTES * has_matrix_products(step_nodes) + sum(resident_bytes) + states_per_byte(options.optimizer) * gradient_bytes
-        return step_nodes, ask_planner(step_nodes, budget_bytes, base_bytes, costs.rates, True, numbers_saved_by_pytorch, effort, None if options.tier == "none" else options.tier)
+        return step_nodes, ask_planner(step_nodes, budget_bytes, base_bytes, costs.rates, True,
+                                       numbers_saved_by_pytorch, effort, None if options.tier == "none" else options.tier)
 
     return fastest_of(skips.make_graph_variants(joint.graph, budget_bytes), plan_graph, budget_bytes)[1]

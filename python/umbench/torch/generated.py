@@ -38,14 +38,16 @@ class SeparateKernel:
     def cache_key(self, operand_strides):
         """A text that identifies the kernel with operands of these strides in the file of times."""
         text_of_node = {node: f"%{i}" for i, node in enumerate(self.graph.nodes)}  # as text, so that a number does not equal a constant
-        calls = [(str(n.target), torch.fx.node.map_arg((n.args, n.kwargs), lambda m: text_of_node[m])) for n in self.graph.nodes if n.op != "placeholder"]
+        calls = [(str(n.target), torch.fx.node.map_arg((n.args, n.kwargs), lambda m: text_of_node[m]))
+                 for n in self.graph.nodes if n.op != "placeholder"]
         operands = [(str(v.dtype), tuple(v.shape), stride) for v, stride in zip(self.values, operand_strides)]
         return "generated " + hashlib.sha256(repr((calls, operands)).encode()).hexdigest()[:24]
 
     def compile_function(self, operand_strides):
         """Compiles the kernel to a function of the list of its operands, which have these strides."""
         with FakeTensorMode():
-            example_operands = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device) for v, stride in zip(self.values, operand_strides)]
+            example_operands = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device)
+                                for v, stride in zip(self.values, operand_strides)]
         return private.compile_kernel(torch.fx.GraphModule(torch.nn.Module(), self.graph), example_operands)
 
 
@@ -60,7 +62,8 @@ def depends_on_positions(node, kernel):
     if operator_name(node) in ("cat", "constant_pad_nd", "slice_scatter", "select_scatter"):
         return False
     adds_to_table = operator_name(node) in SCATTERS
-    computes_positions = adds_to_table and not all(isinstance(positions, torch.fx.Node) and base_of(positions) in kernel.reads for _, positions in table_accesses(node))
+    computes_positions = adds_to_table and not all(isinstance(positions, torch.fx.Node) and base_of(positions) in kernel.reads
+                                                   for _, positions in table_accesses(node))
     return computes_positions or (adds_to_table or operator_name(node) in GATHERS) and stored_bytes(value_of(node.args[0])) > SMALL_TABLE_BYTES
 
 

@@ -120,7 +120,8 @@ def _make_computation(node, kind, unstored_computations):
 def is_read_elementwise(node, source, kind):
     """Whether a node of this kind reads a source element by element, and no other part of the source's memory."""
     base_node = base_of(source)
-    return kind in (COMPUTED, REDUCED) and operator_name(node) not in GATHERS and (largest_numel(source) >= largest_numel(base_node) or omits_only_padding(source, base_node))
+    return (kind in (COMPUTED, REDUCED) and operator_name(node) not in GATHERS
+            and (largest_numel(source) >= largest_numel(base_node) or omits_only_padding(source, base_node)))
 
 
 def omits_only_padding(view, base_node):
@@ -129,7 +130,8 @@ def omits_only_padding(view, base_node):
     if not isinstance(base_value, torch.Tensor) or base_value.dim() != 2 or not isinstance(view_value, torch.Tensor) or view_value.dim() < 2:
         return False
     row_length = view_value.shape[-1]
-    return view_value.numel() // max(row_length, 1) == base_value.shape[0] and padded_row_length(row_length, view_value) == padded_row_length(base_value.shape[1], base_value)
+    return (view_value.numel() // max(row_length, 1) == base_value.shape[0]
+            and padded_row_length(row_length, view_value) == padded_row_length(base_value.shape[1], base_value))
 
 
 def _later_step_count(node, result_numel, reduced_numel):
@@ -143,7 +145,8 @@ def _later_step_count(node, result_numel, reduced_numel):
 
 def _is_stored(node, computation, readers_and_views):
     """Whether the value of a node lies in memory. `readers_and_views`: [(node that reads it, the view that it reads)]."""
-    if computation.kind in (ALONE, SCATTERED, READS_NEIGHBOURS) or is_random(node) or (computation.kind == REDUCED and computation.extent[1] >= MIN_REDUCED_ELEMENTS):
+    if (computation.kind in (ALONE, SCATTERED, READS_NEIGHBOURS) or is_random(node)
+            or (computation.kind == REDUCED and computation.extent[1] >= MIN_REDUCED_ELEMENTS)):
         return True
     for reader, source in readers_and_views:
         kind = inductor_kind(reader)
@@ -187,13 +190,15 @@ def _make_kernel(members, computations, groups, returned_bases):
         for base_node, is_elementwise in computations[member].reads.items():
             if maker_of(base_node) not in member_set:
                 loops_of_base.setdefault(base_node, []).append((member, is_elementwise))
-    kernel = Kernel(list(computed_nodes), list(loops_of_base), is_generated=computations[members[0]].kind != ALONE, later_steps=sum(computations[m].later_steps for m in members))
+    kernel = Kernel(list(computed_nodes), list(loops_of_base),
+                    is_generated=computations[members[0]].kind != ALONE, later_steps=sum(computations[m].later_steps for m in members))
     for member in members:
         member_results = [u for u in member.users if base_of(u) is u and maker_of(u) is member] or [member]
         for result in member_results:
             if result in returned_bases or any(reader not in member_set for reader in groups.readers.get(result, ())):
                 kernel.writes.append(result)
-                kernel.overwritable[result] = [base_node for base_node, loops in loops_of_base.items() if loops == [(member, True)] or base_node is _value_scattered_over(member, loops)]
+                kernel.overwritable[result] = [base_node for base_node, loops in loops_of_base.items()
+                                               if loops == [(member, True)] or base_node is _value_scattered_over(member, loops)]
             else:
                 kernel.inside.append(result)
     return kernel
@@ -201,7 +206,8 @@ def _make_kernel(members, computations, groups, returned_bases):
 
 def _value_scattered_over(member, readers_and_is_elementwise):
     """The operand into which a member scatters values, if no other loop of the kernel reads it; else None."""
-    return base_of(member.args[0]) if inductor_kind(member) == SCATTERED and [reader for reader, _ in readers_and_is_elementwise] == [member] else None
+    return (base_of(member.args[0])
+            if inductor_kind(member) == SCATTERED and [reader for reader, _ in readers_and_is_elementwise] == [member] else None)
 
 
 class _KernelGroups:
@@ -232,7 +238,10 @@ class _KernelGroups:
         extent = _merged_extent(self.extents[kept_group], self.extents[merged_group])
         if extent is None or len(self.members[kept_group]) + len(self.members[merged_group]) > MAX_GROUP_NODES:
             return
-        if self._has_group_between(kept_group, merged_group) or self._has_group_between(merged_group, kept_group) or self._needs_last_step(kept_group, merged_group) or self._needs_last_step(merged_group, kept_group):
+        if (self._has_group_between(kept_group, merged_group)
+                or self._has_group_between(merged_group, kept_group)
+                or self._needs_last_step(kept_group, merged_group)
+                or self._needs_last_step(merged_group, kept_group)):
             return
         self.extents[kept_group], self.members[kept_group] = extent, self.members[kept_group] + self.members.pop(merged_group)
         for node in self.members[kept_group]:
@@ -247,7 +256,8 @@ class _KernelGroups:
         """Whether `last_group` reads a reduction in steps of `first_group` and runs over more elements than its results, as the last step does."""
         stepwise_nodes = {node for node in self.members[first_group] if self.computations[node].later_steps}
         result_extents = {(self.computations[node].extent[0], 1) for node in stepwise_nodes}
-        return self.extents[last_group] not in result_extents and any(maker_of(base_node) in stepwise_nodes for node in self.members[last_group] for base_node in self.computations[node].reads)
+        return (self.extents[last_group] not in result_extents
+                and any(maker_of(base_node) in stepwise_nodes for node in self.members[last_group] for base_node in self.computations[node].reads))
 
     def _has_group_between(self, first_group, last_group):
         """Whether a third group has to run after `first_group` and before `last_group`."""
@@ -259,7 +269,8 @@ class _KernelGroups:
         for start_group in sorted(self.members):
             stack = [start_group]
             while stack:
-                groups_to_wait_for = [group_read for group_read in self.groups_read_by(stack[-1]) if group_read not in yielded_groups] if stack[-1] not in yielded_groups else []
+                groups_to_wait_for = ([group_read for group_read in self.groups_read_by(stack[-1]) if group_read not in yielded_groups]
+                                      if stack[-1] not in yielded_groups else [])
                 if groups_to_wait_for:
                     stack.append(min(groups_to_wait_for))
                     continue
@@ -274,4 +285,5 @@ def _merged_extent(extent, other_extent):
     if extent == other_extent:
         return extent
     elementwise_extent, reduction_extent = (extent, other_extent) if other_extent[1] > 1 else (other_extent, extent)
-    return reduction_extent if elementwise_extent[1] == 1 and elementwise_extent[0] in (reduction_extent[0], reduction_extent[0] * reduction_extent[1]) else None
+    return (reduction_extent
+            if elementwise_extent[1] == 1 and elementwise_extent[0] in (reduction_extent[0], reduction_extent[0] * reduction_extent[1]) else None)

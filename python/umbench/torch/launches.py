@@ -7,10 +7,12 @@ ResNet-50, ConvNeXtV2, DINOv2, Phi, GPT-NeoX, Mixtral and T5 on the host of an H
 from .operators import is_attention, library_launch_count, operator_name
 
 KERNEL_NS = 29_000  # CPU time of a launch of a generated kernel on that host; between runs of short steps it varied from 12 to 49 us
-RELATIVE_CALL_COSTS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}  # relative to a launch of a generated kernel, as all below
+# relative to a launch of a generated kernel, as all below
+RELATIVE_CALL_COSTS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}
 RELATIVE_ATTENTION_COST, RELATIVE_ATTENTION_BACKWARD_COST, RELATIVE_OTHER_COST = 1.2, 2.4, 2.7
 RELATIVE_COPY_COST = 1.5  # copying an operand or result of a convolution to another order
-RELATIVE_COST_BEFORE, RELATIVE_COST_BETWEEN, RELATIVE_COST_AFTER = 15, 35, 50  # in launches: before the first kernel, before the backward pass, and after the last kernel, where gradients are stored
+# in launches: before the first kernel, before the backward pass, and after the last kernel, where gradients are stored
+RELATIVE_COST_BEFORE, RELATIVE_COST_BETWEEN, RELATIVE_COST_AFTER = 15, 35, 50
 
 
 def add_launch_waits(converted, kernel_launch_ns=KERNEL_NS):
@@ -37,7 +39,8 @@ def relative_launch_cost(converted, op_name):
         return converted.launches.get(op_name, 1)
     if is_attention(node):
         return RELATIVE_ATTENTION_BACKWARD_COST if "backward" in operator_name(node) else RELATIVE_ATTENTION_COST
-    return RELATIVE_CALL_COSTS.get(operator_name(node), RELATIVE_OTHER_COST) + RELATIVE_COPY_COST * (converted.launches.get(op_name, 1) - library_launch_count(node))
+    return (RELATIVE_CALL_COSTS.get(operator_name(node), RELATIVE_OTHER_COST)
+            + RELATIVE_COPY_COST * (converted.launches.get(op_name, 1) - library_launch_count(node)))
 
 
 def first_operators_of_passes(document):

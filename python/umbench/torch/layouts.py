@@ -17,7 +17,9 @@ def uses_channels_last(forward_graph):
     any_is_grouped = any(groups > 1 and inputs > 1 for _, inputs, _, _, groups in shapes_and_groups)
     any_narrows = any(2 * outputs <= inputs and height > 1 for outputs, inputs, height, _, _ in shapes_and_groups)
     all_are_small = all(outputs <= 64 and inputs <= 64 for outputs, inputs, *_ in shapes_and_groups)
-    return bool(shapes_and_groups) and len(forward_graph.nodes) < MAX_NODES_PER_CONVOLUTION * len(convolutions) and not (any_is_grouped or any_narrows or all_are_small)
+    return (bool(shapes_and_groups)
+            and len(forward_graph.nodes) < MAX_NODES_PER_CONVOLUTION * len(convolutions)
+            and not (any_is_grouped or any_narrows or all_are_small))
 
 
 def copied_bytes_per_kernel(node):

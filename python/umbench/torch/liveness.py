@@ -36,8 +36,9 @@ def saved_bytes(document):
     """Bytes that the forward pass saves for the backward pass, without parameters and inputs."""
     bytes_of_activation = {t["name"]: tensor_bytes(t) for t in document["tensors"] if t.get("use", "activation") == "activation"}
     tensors = {t["name"]: t for t in document["tensors"]}
-    names_read_by_backward = {name for op in document["ops"] if all(tensors[o].get("use") in ("activation_gradient", "parameter_gradient") for o in op["out"])
-            for name in op["in"]}
+    names_read_by_backward = {name for op in document["ops"]
+                              if all(tensors[o].get("use") in ("activation_gradient", "parameter_gradient") for o in op["out"])
+                              for name in op["in"]}
     return sum(byte_count for name, byte_count in bytes_of_activation.items() if name in names_read_by_backward)
 
 
@@ -47,4 +48,5 @@ def _overwritten_bytes(op, tensors, last_op_number, op_number):
     if not alias:
         return 0
     operand_name = op["in"][alias["input"]]
-    return tensor_bytes(tensors[operand_name]) if last_op_number[operand_name] == op_number and tensors[operand_name].get("use") not in USES_THAT_STAY else 0
+    return (tensor_bytes(tensors[operand_name])
+            if last_op_number[operand_name] == op_number and tensors[operand_name].get("use") not in USES_THAT_STAY else 0)

@@ -66,7 +66,8 @@ def pool_cap_bytes(free_bytes, requested_bytes=None):
     if requested_bytes is None:
         return max_bytes
     if not 0 < requested_bytes <= max_bytes:
-        raise ValueError(f"cap {requested_bytes} is not between 1 and {max_bytes}, {MAX_SHARE_OF_FREE_MEMORY:.0%} of the free GPU memory: more managed memory than a GPU "
+        raise ValueError(f"cap {requested_bytes} is not between 1 and {max_bytes}, {MAX_SHARE_OF_FREE_MEMORY:.0%} of the free GPU memory: "
+                         "more managed memory than a GPU "
                          "holds can hang it")
     return int(requested_bytes)
 

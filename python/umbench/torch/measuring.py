@@ -73,7 +73,8 @@ class OperatorTimes:
         with self._hold_lock():
             self._read_file()
             temporary_file = self.file.with_suffix(f".{os.getpid()}")
-            temporary_file.write_text(json.dumps({key: entry for key, entry in self.known.items() if not (isinstance(entry, dict) and "once" in entry)}), encoding="utf-8")
+            temporary_file.write_text(json.dumps({key: entry for key, entry in self.known.items()
+                                                  if not (isinstance(entry, dict) and "once" in entry)}), encoding="utf-8")
             os.replace(temporary_file, self.file)
 
     def cost_of_node(self, node, has_channels_last=True):
@@ -128,7 +129,9 @@ class OperatorTimes:
             return error_entry(run_or_error)
         try:
             with torch.no_grad():
-                operand_sets = [[self._random_operand(value, has_channels_last, integer_limit=separate_kernel.positions) for value in separate_kernel.values] for _ in range(operand_set_count(accessed_bytes))]
+                operand_sets = [[self._random_operand(value, has_channels_last, integer_limit=separate_kernel.positions)
+                                 for value in separate_kernel.values]
+                                for _ in range(operand_set_count(accessed_bytes))]
                 return {"ns": round(self._measure_ns([functools.partial(run_or_error, operand_set) for operand_set in operand_sets]))}
         except Exception as error:  # noqa: BLE001
             return error_entry(error)
@@ -172,7 +175,8 @@ class OperatorTimes:
         if "link" not in self.known:
             gpu_memory = torch.zeros(LINK_COPY_BYTES, dtype=torch.uint8, device=self.device)
             host_memory = torch.zeros(LINK_COPY_BYTES, dtype=torch.uint8, pin_memory=True)
-            slower_ns = max(self._measure_ns([lambda target=target, source=source: target.copy_(source, non_blocking=True)]) for target, source in ((gpu_memory, host_memory), (host_memory, gpu_memory)))
+            slower_ns = max(self._measure_ns([lambda target=target, source=source: target.copy_(source, non_blocking=True)])
+                            for target, source in ((gpu_memory, host_memory), (host_memory, gpu_memory)))
             self.known["link"] = LINK_COPY_BYTES / slower_ns
             self.save_to_file()
         return self.known["link"]
@@ -303,15 +307,18 @@ class OperatorTimes:
         element_count = max(1, sum((extent - 1) * stride for extent, stride in zip(traced_value.shape, strides)) + 1)
         if traced_value.numel() == 0:
             element_count = 0
-        flat = torch.randn(element_count, device=self.device, dtype=torch.float32).mul_(0.02).to(traced_value.dtype) if traced_value.dtype.is_floating_point \
-            else torch.randint(integer_limit, (element_count,), device=self.device, dtype=traced_value.dtype) if integer_limit > 1 and traced_value.dtype != torch.bool \
-            else torch.zeros(element_count, device=self.device, dtype=traced_value.dtype)
+        flat = (torch.randn(element_count, device=self.device, dtype=torch.float32).mul_(0.02).to(traced_value.dtype)
+                if traced_value.dtype.is_floating_point
+                else torch.randint(integer_limit, (element_count,), device=self.device, dtype=traced_value.dtype)
+                if integer_limit > 1 and traced_value.dtype != torch.bool
+                else torch.zeros(element_count, device=self.device, dtype=traced_value.dtype))
         return flat.as_strided(traced_value.shape, self._operand_strides(traced_value, has_channels_last) if traced_value.dim() == 4 else strides)
 
     @staticmethod
     def _operand_strides(traced_tensor, has_channels_last):
         gets_channels_last = has_channels_last and traced_tensor.dim() == 4 and traced_tensor.is_contiguous()
-        return torch.empty(traced_tensor.shape, device="meta", memory_format=torch.channels_last).stride() if gets_channels_last else traced_tensor.stride()
+        return (torch.empty(traced_tensor.shape, device="meta", memory_format=torch.channels_last).stride()
+                if gets_channels_last else traced_tensor.stride())
 
 
 def with_equal_group_rows(operands):
@@ -319,7 +326,8 @@ def with_equal_group_rows(operands):
     the same number of rows."""
     ends_index = next(i for i, a in enumerate(operands) if isinstance(a, torch.Tensor) and not a.is_floating_point())
     group_ends, row_count = operands[ends_index], max(operands[0].shape) if operands[1].dim() == 2 else operands[0].shape[0]
-    return *operands[:ends_index], torch.arange(1, group_ends.numel() + 1, device=group_ends.device, dtype=group_ends.dtype) * (row_count // group_ends.numel()), *operands[ends_index + 1:]
+    group_numbers = torch.arange(1, group_ends.numel() + 1, device=group_ends.device, dtype=group_ends.dtype)
+    return *operands[:ends_index], group_numbers * (row_count // group_ends.numel()), *operands[ends_index + 1:]
 
 
 def error_entry(error):

@@ -15,9 +15,9 @@ class PlanMade(NoPlan):
 
 
 def part_counts_to_try(predict_ms):
-    """[the best count and all larger ones] of PART_COUNTS, to try in order. The best is the smallest that has a plan, or a larger one that saves a tenth of the
-    time. predict_ms(count) returns (milliseconds with the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
-    lower bound for larger counts, so the search ends where that saves no tenth, or at the first plan that saves none."""
+    """[the best count and all larger ones] of PART_COUNTS, to try in order. The best is the smallest that has a plan, or a larger one that saves a
+    tenth of the time. predict_ms(count) returns (milliseconds with the plan, milliseconds without a plan), or raises NoPlan. The time without a plan
+    is a lower bound for larger counts, so the search ends where that saves no tenth, or at the first plan that saves none."""
     best_count = best_ms = None
     for part_count in PART_COUNTS:
         try:
@@ -55,7 +55,9 @@ class MicroBatches(torch.autograd.Function):
                     raise NoPlan("micro batches need a model whose result is its loss, a mean over the batch")
                 gradients = torch.autograd.grad(part_loss / len(parts), parameters, allow_unused=True)
             total_loss = part_loss.detach() if total_loss is None else total_loss + part_loss.detach()
-            gradient_sums = list(gradients) if gradient_sums is None else [gradient if gradient_sum is None else gradient_sum if gradient is None else gradient_sum.add_(gradient) for gradient_sum, gradient in zip(gradient_sums, gradients)]
+            gradient_sums = (list(gradients) if gradient_sums is None
+                             else [gradient if gradient_sum is None else gradient_sum if gradient is None else gradient_sum.add_(gradient)
+                                   for gradient_sum, gradient in zip(gradient_sums, gradients)])
             del part_loss, gradients
         ctx.sums = gradient_sums
         return total_loss / len(parts)
@@ -93,7 +95,8 @@ def split_batch(part_count, inputs, keyword_inputs):
         return value.chunk(part_count) if has_batch else [value] * part_count
 
     cut_inputs, cut_keyword_inputs = [cut_or_repeat(x) for x in inputs], {name: cut_or_repeat(x) for name, x in keyword_inputs.items()}
-    return [([value_parts[i] for value_parts in cut_inputs], {name: value_parts[i] for name, value_parts in cut_keyword_inputs.items()}) for i in range(part_count)]
+    return [([value_parts[i] for value_parts in cut_inputs], {name: value_parts[i] for name, value_parts in cut_keyword_inputs.items()})
+            for i in range(part_count)]
 
 
 def refuse_batch_norms(model):

@@ -19,7 +19,8 @@ def add_opaque_operator(walk, node):
     has_several_results = isinstance(value, (list, tuple))
     values = list(value) if has_several_results else [value]
     used_indices = {u.args[1] for u in node.users if u.target is operator.getitem} if has_several_results else {0}
-    written_values = [(i, v) for i, v in enumerate(values) if isinstance(v, torch.Tensor) and v.numel() > 0 and (i in used_indices or not has_several_results)]
+    written_values = [(i, v) for i, v in enumerate(values)
+                      if isinstance(v, torch.Tensor) and v.numel() > 0 and (i in used_indices or not has_several_results)]
     if not written_values:
         walk.views[node] = [None] * len(values) if has_several_results else None
         return
@@ -27,7 +28,8 @@ def add_opaque_operator(walk, node):
     name = walk.label_of(node)
     if walk.use == "activation_gradient" and not name.endswith(node.name):
         name += ".backward"
-    result_tensors = [walk.add_result(node, f"{name}.{i}" if has_several_results else f"{name}.y", i if has_several_results else None) for i, _ in written_values]
+    result_tensors = [walk.add_result(node, f"{name}.{i}" if has_several_results else f"{name}.y", i if has_several_results else None)
+                      for i, _ in written_values]
     views = dict(zip([i for i, _ in written_values], map(View, result_tensors)))
     walk.views[node] = [views.get(i) for i in range(len(values))] if has_several_results else views[0]
     flops, moved_bytes, are_products = walk.work_of(node)
@@ -37,7 +39,8 @@ def add_opaque_operator(walk, node):
     cut = batch_cut_of(walk, node, read_tensors, [(i if has_several_results else None) for i, _ in written_values])
     if cut is not None:
         attributes["cut"] = cut
-    walk.add_op(node, name, "opaque", attributes, read_tensors, result_tensors, overwrite_pair_of(walk, node, read_tensors, result_tensors), is_repeatable(node))
+    walk.add_op(node, name, "opaque", attributes, read_tensors, result_tensors,
+                overwrite_pair_of(walk, node, read_tensors, result_tensors), is_repeatable(node))
 
 
 FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # operators that read only the shape of their operand
@@ -61,7 +64,8 @@ def overwrite_pair_of(walk, node, read_tensors, made_tensors):
         return None
     for i, t in enumerate(read_tensors):
         is_plain_operand = any(walk.plain_tensor(n) is t and n.meta["val"].shape == node.meta["val"].shape for n in node.all_input_nodes)
-        if is_plain_operand and t.type == made_tensors[0].type and t.order == made_tensors[0].order and math.prod(t.shape) == math.prod(made_tensors[0].shape):
+        if (is_plain_operand and t.type == made_tensors[0].type and t.order == made_tensors[0].order
+                and math.prod(t.shape) == math.prod(made_tensors[0].shape)):
             return i, 0
     return None
 
@@ -77,7 +81,8 @@ def batch_cut_of(walk, node, read_tensors, result_indices):
             continue
         relation = "batch" if is_left_of_weight_gradient(walk, node, operand_node, view) else walk.relation_to_batch(operand_node)
         operand_cut = "part" if view.tensor.has_batch else "whole"
-        if relation == "other" or (view.tensor.has_batch and relation != "batch") or cut_of_tensor.setdefault(view.tensor, operand_cut) != operand_cut:
+        if (relation == "other" or (view.tensor.has_batch and relation != "batch")
+                or cut_of_tensor.setdefault(view.tensor, operand_cut) != operand_cut):
             return None
     result_cuts = [{"batch": "part", "whole": "sum"}.get(walk.relation_to_batch(node, i)) for i in result_indices]
     operand_cuts = [cut_of_tensor[t] for t in read_tensors]

@@ -27,19 +27,20 @@ WITHOUT_DATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_
                 "_assert_async", "_assert_scalar"}
 
 # Operators that Inductor computes element by element though PyTorch does not tag them so (torch/_inductor/lowering.py).
-COMPUTED_OPERATORS = {"convert_element_type", "_to_copy", "clone", "copy", "copy_", "where", "full", "full_like", "iota", "arange", "scalar_tensor", "zeros",
-            "ones", "zeros_like", "ones_like", "new_zeros", "new_full", "cat", "constant_pad_nd", "slice_scatter", "select_scatter",
-            "diagonal_scatter", "fma", "inductor_random", "inductor_randint", "inductor_lookup_seed", "rand", "randn", "bernoulli", "uniform",
-            "_low_memory_max_pool_offsets_to_indices", "masked_fill", "tril", "triu", "flip", "roll", "repeat", "broadcast_in_dim",
-            "isinf", "isnan", "one_hot"}
+COMPUTED_OPERATORS = {"convert_element_type", "_to_copy", "clone", "copy", "copy_", "where", "full", "full_like", "iota", "arange", "scalar_tensor",
+                      "zeros", "ones", "zeros_like", "ones_like", "new_zeros", "new_full", "cat", "constant_pad_nd", "slice_scatter",
+                      "select_scatter", "diagonal_scatter", "fma", "inductor_random", "inductor_randint", "inductor_lookup_seed", "rand", "randn",
+                      "bernoulli", "uniform", "_low_memory_max_pool_offsets_to_indices", "masked_fill", "tril", "triu", "flip", "roll", "repeat",
+                      "broadcast_in_dim", "isinf", "isnan", "one_hot"}
 # Operators that read elements of an operand at other positions than the result's, or only some of them.
 GATHERS = {"embedding", "index", "_unsafe_index", "_unsafe_masked_index", "gather", "index_select", "cat", "constant_pad_nd", "flip", "roll",
            "repeat", "slice_scatter", "select_scatter"}
 REDUCTIONS = {"sum", "mean", "amax", "amin", "var", "var_mean", "std", "prod", "any", "all", "argmax", "argmin", "max", "min", "logsumexp",
-           "prepare_softmax_online", "xor_sum"}
+              "prepare_softmax_online", "xor_sum"}
 WINDOW_OPERATORS = {"_low_memory_max_pool_with_offsets", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d",
-           "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "upsample_nearest2d", "upsample_nearest2d_backward",
-           "upsample_bilinear2d", "upsample_bicubic2d", "cumsum", "cumprod", "logcumsumexp", "reflection_pad2d", "reflection_pad2d_backward"}
+                    "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "upsample_nearest2d",
+                    "upsample_nearest2d_backward", "upsample_bilinear2d", "upsample_bicubic2d", "cumsum", "cumprod", "logcumsumexp",
+                    "reflection_pad2d", "reflection_pad2d_backward"}
 SCATTERS = {"index_put", "_unsafe_index_put", "scatter", "scatter_add", "scatter_reduce", "index_add", "_unsafe_masked_index_put_accumulate"}
 
 ELEMENTWISE = {
@@ -129,7 +130,8 @@ def inductor_kind(node):
         return NOTHING
     if op_name == "scatter" and _is_one_hot(node):
         return COMPUTED
-    for operator_names, kind in ((REDUCTIONS, REDUCED), (WINDOW_OPERATORS, READS_NEIGHBOURS), (SCATTERS, SCATTERED), (COMPUTED_OPERATORS, COMPUTED), (GATHERS, COMPUTED)):
+    for operator_names, kind in ((REDUCTIONS, REDUCED), (WINDOW_OPERATORS, READS_NEIGHBOURS), (SCATTERS, SCATTERED),
+                                 (COMPUTED_OPERATORS, COMPUTED), (GATHERS, COMPUTED)):
         if op_name in operator_names:
             return kind
     return COMPUTED if torch.Tag.pointwise in getattr(node.target, "tags", ()) else ALONE
@@ -183,7 +185,7 @@ def operations_of_kernel(kernel):
         if matrix_operation_count is not None:
             return matrix_operation_count, True
     operation_counts = [max((t.numel() for t in _tensors_in([n.meta.get("val"), [m.meta.get("val") for m in n.all_input_nodes]])), default=0)
-              for n in kernel.nodes]
+                        for n in kernel.nodes]
     return sum(operation_counts), False
 
 
@@ -197,7 +199,8 @@ def matrix_operations(node):
     if op_name == "convolution":
         return _convolution_operations(node.meta["val"], arguments[1], arguments[0], transposed=arguments[6])
     if op_name == "convolution_backward":
-        return (bool(arguments[10][0]) + bool(arguments[10][1])) * _convolution_operations(arguments[0], arguments[2], arguments[1], transposed=arguments[7])
+        return ((bool(arguments[10][0]) + bool(arguments[10][1]))
+                * _convolution_operations(arguments[0], arguments[2], arguments[1], transposed=arguments[7]))
     if op_name.startswith("_scaled_dot_product"):
         is_backward = "backward" in op_name
         q, k, v = arguments[1:4] if is_backward else arguments[:3]

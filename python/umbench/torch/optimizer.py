@@ -23,7 +23,8 @@ def add_optimizer_step(document, optimizer_name, form="foreach"):
     if optimizer_name == "none":
         return
     tensor_of_name = {t["name"]: t for t in document["tensors"]}
-    trained_parameters = [t for t in document["tensors"] if t.get("use") == "parameter" and tensor_of_name.get(t["name"] + ".grad", {}).get("use") == "parameter_gradient"]
+    trained_parameters = [t for t in document["tensors"]
+                          if t.get("use") == "parameter" and tensor_of_name.get(t["name"] + ".grad", {}).get("use") == "parameter_gradient"]
     state_kinds = OPTIMIZERS[optimizer_name][0]
     for group in _parameter_groups(trained_parameters, form):
         states_per_parameter = [[state_tensor(t, kind) for kind in state_kinds] for t in group]
@@ -52,7 +53,8 @@ def _make_fused_step(document, optimizer_name, parameters, gradients, states_per
     if optimizer_name == "adamw":
         document["tensors"].append({"name": f"{name}.count", "shape": [1, 1, 1, 1], "type": "i32", "use": "state"})
         inputs, outputs = [*inputs, f"{name}.count"], [*outputs, f"{name}.count"]
-    return {"name": name, "kind": "optimizer_step", "moments": len(states_per_parameter[0]), "learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
+    return {"name": name, "kind": "optimizer_step", "moments": len(states_per_parameter[0]),
+            "learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
             "decay": 0.01, "in": inputs, "out": outputs, "repeatable": False}
 
 
@@ -61,8 +63,11 @@ def _make_opaque_step(optimizer_name, form, parameters, gradients, states):
     _, operations_per_element, fused_accesses, unfused_accesses = OPTIMIZERS[optimizer_name]
     parameter_names, state_names = [t["name"] for t in parameters], [t["name"] for t in states]
     element_count, parameter_bytes = sum(_element_count(t) for t in parameters), sum(tensor_bytes(t) for t in parameters)
-    op = {"name": f"{optimizer_name}:{parameter_names[0]}", "kind": "opaque", "label": f"{optimizer_name} {form}", "flops": operations_per_element * element_count,
-          "bytes": (fused_accesses if form == "fused" else unfused_accesses) * parameter_bytes, "in": parameter_names + [t["name"] for t in gradients] + state_names, "out": parameter_names + state_names,
+    op = {"name": f"{optimizer_name}:{parameter_names[0]}", "kind": "opaque", "label": f"{optimizer_name} {form}",
+          "flops": operations_per_element * element_count,
+          "bytes": (fused_accesses if form == "fused" else unfused_accesses) * parameter_bytes,
+          "in": parameter_names + [t["name"] for t in gradients] + state_names,
+          "out": parameter_names + state_names,
           "repeatable": False}
     return op | ({"workspace_bytes": parameter_bytes} if optimizer_name == "adamw" and form != "fused" else {})
 

@@ -25,14 +25,18 @@ class _Memory:
         bases = {*self.readers, *self.writer}
         self.size = {base_node: sum(map(stored_bytes, tensors_of(base_node))) for base_node in bases}
         self.inside_bytes = [sum(stored_bytes(value) for base_node in kernel.inside for value in tensors_of(base_node)) for kernel in kernels]
-        self.written_bytes = [inside_bytes + sum(self.size[base_node] for base_node in kernel.writes) for kernel, inside_bytes in zip(kernels, self.inside_bytes)]
-        self.given_bytes = sum(byte_count for base_node, byte_count in self.size.items() if base_node not in self.writer and base_node not in kept_bases)
-        self.predecessors = [{self.writer[base_node] for base_node in kernel.reads if base_node in self.writer} - {kernel_number} for kernel_number, kernel in enumerate(kernels)]
+        self.written_bytes = [inside_bytes + sum(self.size[base_node] for base_node in kernel.writes)
+                              for kernel, inside_bytes in zip(kernels, self.inside_bytes)]
+        self.given_bytes = sum(byte_count for base_node, byte_count in self.size.items()
+                               if base_node not in self.writer and base_node not in kept_bases)
+        self.predecessors = [{self.writer[base_node] for base_node in kernel.reads if base_node in self.writer} - {kernel_number}
+                             for kernel_number, kernel in enumerate(kernels)]
 
     def bytes_freed_by(self, kernel_number, remaining_readers):
         """Bytes that are freed after a kernel. `remaining_readers`: {base: remaining readers}."""
         kernel = self.kernels[kernel_number]
-        bases_read_last = [base_node for base_node in kernel.reads if base_node not in self.kept_bases and remaining_readers.get(base_node) == {kernel_number}]
+        bases_read_last = [base_node for base_node in kernel.reads
+                           if base_node not in self.kept_bases and remaining_readers.get(base_node) == {kernel_number}]
         unread_bases = [base_node for base_node in kernel.writes if base_node not in self.kept_bases and not remaining_readers.get(base_node)]
         return self.inside_bytes[kernel_number] + sum(self.size[base_node] for base_node in bases_read_last + unread_bases)
 
@@ -57,13 +61,15 @@ class _Memory:
         smallest."""
         remaining_readers = {base_node: set(reader_numbers) for base_node, reader_numbers in self.readers.items()}
         held_bytes = self.given_bytes
-        peak_bytes = max(held_bytes, sum(byte_count for base_node, byte_count in self.size.items() if base_node in self.kept_bases and base_node in self.writer))
+        peak_bytes = max(held_bytes,
+                         sum(byte_count for base_node, byte_count in self.size.items() if base_node in self.kept_bases and base_node in self.writer))
         remaining_predecessors, ordered_numbers = [set(predecessors) for predecessors in self.predecessors], []
         ready_numbers = {waiting_number for waiting_number, predecessors in enumerate(remaining_predecessors) if not predecessors}
         while ready_numbers:
             def rank(kernel_number):
                 byte_count = self.written_bytes[kernel_number]
-                return byte_count if held_bytes + byte_count > peak_bytes else 0, byte_count - self.bytes_freed_by(kernel_number, remaining_readers), kernel_number
+                return (byte_count if held_bytes + byte_count > peak_bytes else 0,
+                        byte_count - self.bytes_freed_by(kernel_number, remaining_readers), kernel_number)
 
             chosen_number = min(ready_numbers, key=rank)
             ready_numbers.remove(chosen_number)

@@ -73,7 +73,8 @@ class HoldingFollower:
     def __init__(self, point_numbers, hold_changes, stream_handle=0):
         self.changes, self.stream, self.held = hold_changes, stream_handle, {}
         self.called_at = {point_numbers[point_index] for point_index in hold_changes} | set(point_numbers[-1:]) if hold_changes else set()
-        changes_at_points = [(point, *hold_changes.get(point_index, ((), {}))) for point_index, point in enumerate(point_numbers) if point in self.called_at]
+        changes_at_points = [(point, *hold_changes.get(point_index, ((), {})))
+                             for point_index, point in enumerate(point_numbers) if point in self.called_at]
         self.steps = [(point, released_keys, tuple(taken_bytes.items())) for point, released_keys, taken_bytes in changes_at_points]
         self.begin_step()
 

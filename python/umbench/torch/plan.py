@@ -79,7 +79,8 @@ class Plan:
         self.offloaded = [step_nodes.nodes[number].name for number, _, _ in plan_answer["offloaded"]]
         self.offloaded_bytes = sum(step_nodes.node_fields[number]["bytes"] for number, _, _ in plan_answer["offloaded"])
         self.recomputed = [step_nodes.nodes[number].name for number in plan_answer["recomputed"]]
-        self.predicted = {"peak": plan_answer["peak"], "ms": plan_answer["ns"] / 1e6, "saved": plan_answer["saved_bytes"], "forward_peak": plan_answer["forward_peak"],
+        self.predicted = {"peak": plan_answer["peak"], "ms": plan_answer["ns"] / 1e6,
+                          "saved": plan_answer["saved_bytes"], "forward_peak": plan_answer["forward_peak"],
                           "evaluations": plan_answer["evaluations"], "library_ms": library_call_ms(step_nodes, plan_answer)}
         self.unplanned = {"peak": unplanned_answer["peak"], "ms": unplanned_answer["ns"] / 1e6, "saved": unplanned_answer["saved_bytes"]}
         self.modules = summarize_modules(step_nodes, plan_answer)
@@ -88,8 +89,10 @@ class Plan:
     def store_differences(self, forward_module, backward_module):
         """Sets `differences` to the names of nodes that PyTorch's two graphs save, recompute or offload unlike the plan."""
         saved_names = {node.name for node in backward_module.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
-        names_run_per_pass = [{node.name for node in module.graph.nodes if node.op == "call_function" and not is_view(node)} for module in (forward_module, backward_module)]
-        names_run_per_pass = [{name for name in names_of_pass if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names_of_pass in names_run_per_pass]
+        names_run_per_pass = [{node.name for node in module.graph.nodes if node.op == "call_function" and not is_view(node)}
+                              for module in (forward_module, backward_module)]
+        names_run_per_pass = [{name for name in names_of_pass if not name.startswith(("copy_out", "copy_back", "finish_copy"))}
+                              for names_of_pass in names_run_per_pass]
         self.differences = (sorted(saved_names ^ set(self.saved)) + sorted((names_run_per_pass[0] & names_run_per_pass[1]) ^ set(self.recomputed))
                             + sorted(copies.names_copied_back(backward_module) ^ set(self.offloaded)))
 
@@ -119,7 +122,8 @@ class Plan:
             lines.append(f"  {len(self.offloaded)} tensors wait on the host: {size_text(self.offloaded_bytes)}")
         lines += [f"  {module or 'the model'}: keeps {size_text(kept_bytes)}" + (f", {size_text(host_bytes)} of it on the host" if host_bytes else "")
                   + (f", computes again {', '.join(recomputed_names)}" if recomputed_names else "")
-                  for module, (kept_bytes, host_bytes, recomputed_names) in self.modules.items() if host_bytes or recomputed_names or kept_bytes >= 0.01 * self.predicted["saved"]]
+                  for module, (kept_bytes, host_bytes, recomputed_names) in self.modules.items()
+                  if host_bytes or recomputed_names or kept_bytes >= 0.01 * self.predicted["saved"]]
         return "\n".join(lines)
 
 

@@ -42,13 +42,16 @@ KERNEL_SLOWDOWN_BESIDE_COPY = {"pinned": 0.04, "managed": 0.6}
 HOST_NS_PER_KERNEL, HOST_NS_PER_COPY = 30_000, 70_000  # CPU time of launching within a step (results/torch/fit_h200.jsonl, held_steps_h100.jsonl)
 
 
-def ask_planner(step_nodes, budget_bytes, base_bytes, rates_per_ns, is_fused, numbers_saved_by_pytorch, effort, tier=None, is_on_gpu=True, bits="rounding"):
+def ask_planner(step_nodes, budget_bytes, base_bytes, rates_per_ns, is_fused,
+                numbers_saved_by_pytorch, effort, tier=None, is_on_gpu=True, bits="rounding"):
     """The answer as a dictionary: `begin`, PyTorch's own choice, and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak,
-    saved_bytes; and `bound`, bytes that no plan's peak is below. `numbers_saved_by_pytorch`: numbers of the nodes that PyTorch would save. `tier` and `bits` are those of fit()."""
+    saved_bytes; and `bound`, bytes that no plan's peak is below. `numbers_saved_by_pytorch`: numbers of the nodes that PyTorch would save. `tier` and
+    `bits` are those of fit()."""
     question = {"nodes": step_nodes.node_fields, "budget": int(budget_bytes), "base_bytes": int(base_bytes), "bytes_per_ns": rates_per_ns["bytes"],
                 "launch_ns": MIN_KERNEL_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates_per_ns["link"] if tier else 0,
                 "copy_ns": COPY_OVERHEAD_NS, "copy_drag": KERNEL_SLOWDOWN_BESIDE_COPY.get(tier, 0), "host_kernel_ns": HOST_NS_PER_KERNEL * is_on_gpu,
-                "host_copy_ns": HOST_NS_PER_COPY * is_on_gpu, "fused": is_fused, "stores_gradients": bits == "rounding", "begin": sorted(numbers_saved_by_pytorch), "work": int(SEARCH_WORK_LIMIT * effort)}
+                "host_copy_ns": HOST_NS_PER_COPY * is_on_gpu, "fused": is_fused, "stores_gradients": bits == "rounding",
+                "begin": sorted(numbers_saved_by_pytorch), "work": int(SEARCH_WORK_LIMIT * effort)}
     return json.loads(ask_program(json.dumps(question)))
 
 

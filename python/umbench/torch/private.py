@@ -279,8 +279,11 @@ def single_device_guard():
     usual = PythonWrapperCodegen.codegen_device_guard_enter
 
     def enter_device_guard(self, device, *others, **options):
-        guard_line_indices = [index for index, line in enumerate(self.lines) if isinstance(line, (EnterDeviceContextManagerLine, ExitDeviceContextManagerLine))]
-        if guard_line_indices and isinstance(self.lines[guard_line_indices[-1]], ExitDeviceContextManagerLine) and self.lines[guard_line_indices[-2]].device_idx == device:
+        guard_line_indices = [index for index, line in enumerate(self.lines)
+                              if isinstance(line, (EnterDeviceContextManagerLine, ExitDeviceContextManagerLine))]
+        if (guard_line_indices
+                and isinstance(self.lines[guard_line_indices[-1]], ExitDeviceContextManagerLine)
+                and self.lines[guard_line_indices[-2]].device_idx == device):
             del self.lines[guard_line_indices[-1]]
         else:
             usual(self, device, *others, **options)
@@ -512,4 +515,4 @@ def graph_breaks_raise(error_class):
         raise error_class(f"inputs of more than {torch._dynamo.config.recompile_limit} shapes: each is planned by itself; pad them to fewer") from None
     except (Unsupported, UserError) as error:
         raise error_class(f"the model has no single graph: {str(error).strip().splitlines()[0]}; "
-                    "make it run with torch.compile(fullgraph=True) first") from None
+                          "make it run with torch.compile(fullgraph=True) first") from None

@@ -25,7 +25,8 @@ def set_durations_by_figures(converted, machine_figures):
     """Writes duration_ns of each opaque operator of a Converted in place. `machine_figures`: a machine file's document."""
     for op in converted.document["ops"]:
         if op["kind"] == "opaque":
-            flops_per_s = operations_per_s(converted.alone.get(op["name"]), converted.document["precision"], machine_figures) if op.get("products") else machine_figures["fp32_flops_per_s"]
+            flops_per_s = (operations_per_s(converted.alone.get(op["name"]), converted.document["precision"], machine_figures)
+                           if op.get("products") else machine_figures["fp32_flops_per_s"])
             traffic_s = op["bytes"] / copy_rate_share(converted.generated.get(op["name"])) / machine_figures["device_bytes_per_s"]
             duration_s = max(op["flops"] / flops_per_s, traffic_s)
             op["duration_ns"] = round(duration_s * 1e9 + machine_figures["launch_ns"] * converted.launches.get(op["name"], 1))
@@ -36,7 +37,8 @@ def copy_rate_share(generated_kernel):
     if generated_kernel is None:
         return 1.0
     pool_nodes = [node for node in generated_kernel.nodes if operator_name(node) == "max_pool2d_with_indices_backward"]
-    windows_overlap = any(window > stride for node in pool_nodes for window, stride in zip(argument_of(node, "kernel_size"), argument_of(node, "stride")))
+    windows_overlap = any(window > stride
+                          for node in pool_nodes for window, stride in zip(argument_of(node, "kernel_size"), argument_of(node, "stride")))
     return OVERLAPPING_POOL_SHARE_OF_COPY_RATE if windows_overlap else POOL_SHARE_OF_COPY_RATE if pool_nodes else GENERATED_SHARE_OF_COPY_RATE
 
 
@@ -64,7 +66,9 @@ def operations_per_s(node, precision, machine_figures):
     kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), gradient_mask) if wanted] or ["convolution"]
     filter_shape = traced_argument(argument_of(node, "weight")).shape
     is_tiled = precision != "fp32" and argument_of(node, "groups") == 1
-    shares = [recorded_share(machine_figures, precision, kind, filter_shape[2]) * (tile_share_of_convolution(kind, filter_shape) if is_tiled else 1) for kind in kinds]
+    shares = [recorded_share(machine_figures, precision, kind, filter_shape[2])
+              * (tile_share_of_convolution(kind, filter_shape) if is_tiled else 1)
+              for kind in kinds]
     return full_rate * len(shares) / sum(1 / share for share in shares)  # the mean rate of operators with equally many operations
 
 

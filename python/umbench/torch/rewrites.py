@@ -17,7 +17,8 @@ def split_convolution_gradients(joint, budget_bytes):
         gradient, image, filters, *_, group_count, gradient_mask = node.args
         image_and_gradient = (value_of(image), value_of(gradient))
         read_item_numbers = {item.args[1] for item in node.users}
-        if not (gradient_mask[0] and gradient_mask[1] and read_item_numbers >= {0, 1}) or group_count > 1 or min(map(stored_bytes, image_and_gradient)) < budget_bytes * MIN_SHARE_OF_BUDGET:
+        if (not (gradient_mask[0] and gradient_mask[1] and read_item_numbers >= {0, 1})
+                or group_count > 1 or min(map(stored_bytes, image_and_gradient)) < budget_bytes * MIN_SHARE_OF_BUDGET):
             continue
         gradient_split = ConvolutionGradientSplit(joint.graph, node)
         with joint.graph.inserting_before(node):
@@ -55,14 +56,18 @@ class ConvolutionGradientSplit:
         for image_part in recompute_parts_of_concatenation(self.image):
             end_channel = begin_channel + value_of(image_part).shape[1]
             mask = [False, True, self.mask[2] and not part_gradients]
-            traced_values = (None, empty_dense_like(self.of_filters.narrow(self.channels, begin_channel, end_channel - begin_channel)), self.of_bias if mask[2] else None)
+            traced_values = (None, empty_dense_like(self.of_filters.narrow(self.channels, begin_channel, end_channel - begin_channel)),
+                             self.of_bias if mask[2] else None)
             options = self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups
-            gradients_node = self.add_call(node.target, (self.gradient, image_part, self.slice_filters(begin_channel, end_channel), self.bias, *options, mask), traced_values)
+            gradients_node = self.add_call(node.target,
+                                           (self.gradient, image_part, self.slice_filters(begin_channel, end_channel), self.bias, *options, mask),
+                                           traced_values)
             if mask[2] and 2 in self.items:
                 self.replace_item(2, self.add_call(self.items[2].target, (gradients_node, 2), self.of_bias))
             part_gradients.append(self.add_call(self.items[1].target, (gradients_node, 1), traced_values[1]))
             begin_channel = end_channel
-        self.replace_item(1, part_gradients[0] if len(part_gradients) == 1 else self.add_call(aten.cat.default, (part_gradients, self.channels), self.of_filters))
+        self.replace_item(1, part_gradients[0] if len(part_gradients) == 1
+                          else self.add_call(aten.cat.default, (part_gradients, self.channels), self.of_filters))
 
     def replace_image_gradient(self, node):
         """Replaces the gradient of the image, or those of its parts if nothing reads all of it."""
@@ -90,9 +95,11 @@ class ConvolutionGradientSplit:
         """Adds the convolution that computes the gradient of the image's channels [begin_channel, end_channel), with that traced value."""
         output_padding = [0] * len(self.stride)
         if not self.transposed:
-            output_padding = output_padding_of(traced_gradient, value_of(self.gradient), value_of(self.filters), self.stride, self.padding, self.dilation)
+            output_padding = output_padding_of(traced_gradient, value_of(self.gradient), value_of(self.filters),
+                                               self.stride, self.padding, self.dilation)
         options = self.stride, self.padding, self.dilation, not self.transposed, output_padding, self.groups
-        return self.add_call(aten.convolution.default, (self.gradient, self.slice_filters(begin_channel, end_channel), None, *options), traced_gradient)
+        return self.add_call(aten.convolution.default,
+                             (self.gradient, self.slice_filters(begin_channel, end_channel), None, *options), traced_gradient)
 
     def replace_item(self, item_number, node):
         self.items[item_number].replace_all_uses_with(node)
@@ -174,7 +181,8 @@ def _is_read_by_backward(source, relu, backward_nodes):
         if users & backward_nodes:
             return True
         seen |= users
-        unvisited += [user for user in users if user.op == "call_function" and inductor_kind(user) in (COMPUTED, VIEW) and largest_numel(user) >= largest_numel(source)]
+        unvisited += [user for user in users
+                      if user.op == "call_function" and inductor_kind(user) in (COMPUTED, VIEW) and largest_numel(user) >= largest_numel(source)]
     return False
 
 

@@ -37,7 +37,8 @@ def find_skips(joint, budget_bytes):
         if node in backward_nodes or node.args[1:] != (1,) or stored_bytes(value_of(node)) < budget_bytes * MIN_SHARE_OF_BUDGET:
             continue
         first_reader_index_of_part = {part: min(map(index_of_node.get, part.users)) for part in node.args[0]}
-        skipped_parts = [part for part, first_reader_index in first_reader_index_of_part.items() if sum(first_reader_index < call_index < index_of_node[node] for call_index in library_call_indices) > MAX_CALLS_BETWEEN]
+        skipped_parts = [part for part, first_reader_index in first_reader_index_of_part.items()
+                         if sum(first_reader_index < call_index < index_of_node[node] for call_index in library_call_indices) > MAX_CALLS_BETWEEN]
         if skipped_parts:
             parts_of_concatenation[node] = skipped_parts
     return parts_of_concatenation

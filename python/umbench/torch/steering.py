@@ -93,10 +93,12 @@ def hold_changes_for_best_packing(requests, free_pieces, largest_piece_address, 
             continue
         packing_end = max(wanted_offsets[key] + size_of_key[key] for key in wanted_offsets)
         for offset_of_key in (wanted_offsets, {key: packing_end - wanted_offsets[key] - size_of_key[key] for key in wanted_offsets}):
-            targets = TargetAddresses(requests, {key: largest_piece_address + offset for key, offset in offset_of_key.items()} | fixed_addresses, largest_piece_address, largest_piece_address + largest_piece_bytes)
+            targets = TargetAddresses(requests, {key: largest_piece_address + offset for key, offset in offset_of_key.items()} | fixed_addresses,
+                                      largest_piece_address, largest_piece_address + largest_piece_bytes)
             changes = hold_changes_for_targets(requests, targets, free_pieces.copy())
             if changes is not None and count_requests_with_room(requests, changes, free_pieces.copy()) == len(requests):
-                best_changes = min(best_changes or changes, without_unneeded_holds(changes, Trials(requests, free_pieces, MAX_TRIALS)), key=count_held_pieces)
+                best_changes = min(best_changes or changes, without_unneeded_holds(changes, Trials(requests, free_pieces, MAX_TRIALS)),
+                                   key=count_held_pieces)
         if best_changes is not None and count_held_pieces(best_changes) <= FEW_HELD_PIECES:
             break
     return best_changes, least_packed_bytes
@@ -111,12 +113,16 @@ def addresses_in_other_pieces(requests, free_pieces, largest_piece_address):
             taken_at_request[key] = request_number
         else:
             size_and_lifetime_of_key[key] = size, taken_at_request[key], request_number
-    keys_by_weight = sorted(size_and_lifetime_of_key, key=lambda key: size_and_lifetime_of_key[key][0] * (size_and_lifetime_of_key[key][2] - size_and_lifetime_of_key[key][1]), reverse=True)
+    keys_by_weight = sorted(size_and_lifetime_of_key,
+                            key=lambda key: size_and_lifetime_of_key[key][0] * (size_and_lifetime_of_key[key][2] - size_and_lifetime_of_key[key][1]),
+                            reverse=True)
     for piece_bytes, address in sorted(free_pieces.free, reverse=True):
         lifetimes_in_piece = []
         for key in keys_by_weight if address != largest_piece_address else ():
             size, taken_request, freed_request = size_and_lifetime_of_key[key]
-            if key not in address_of_key and size <= piece_bytes and all(freed_request < other_taken_request or other_freed_request < taken_request for other_taken_request, other_freed_request in lifetimes_in_piece):
+            if (key not in address_of_key and size <= piece_bytes
+                    and all(freed_request < other_taken_request or other_freed_request < taken_request
+                            for other_taken_request, other_freed_request in lifetimes_in_piece)):
                 address_of_key[key] = address
                 lifetimes_in_piece.append((taken_request, freed_request))
     return address_of_key
@@ -135,7 +141,8 @@ def without_unneeded_holds(hold_changes, trials):
         for first_index in range(0, len(points), points_per_run):
             points_of_run = points[first_index:first_index + points_per_run]
             if any(hold_changes[point][1] for point in points_of_run):
-                hold_changes = trials.alternative_if_it_fits(hold_changes, hold_changes | {point: (hold_changes[point][0], {}) for point in points_of_run})
+                hold_changes = trials.alternative_if_it_fits(hold_changes,
+                                                             hold_changes | {point: (hold_changes[point][0], {}) for point in points_of_run})
         if points_per_run == 1:
             break
         points_per_run = max(1, points_per_run // 2)
@@ -148,7 +155,8 @@ def merge_to_fewer_points(hold_changes, trials):
     for point in sorted(hold_changes):
         for key in list(hold_changes[point][1]):
             released_keys, taken_bytes_by_key = hold_changes[point]
-            hold_changes = trials.alternative_if_it_fits(hold_changes, hold_changes | {point: (released_keys, {other_key: size for other_key, size in taken_bytes_by_key.items() if other_key != key})})
+            other_taken_bytes = {other_key: size for other_key, size in taken_bytes_by_key.items() if other_key != key}
+            hold_changes = trials.alternative_if_it_fits(hold_changes, hold_changes | {point: (released_keys, other_taken_bytes)})
     return merge_neighbouring_changes(without_empty_changes(hold_changes), trials)
 
 
@@ -180,9 +188,11 @@ def merge_neighbouring_changes(hold_changes, trials):
     points = sorted(hold_changes)
     later_point = points.pop() if points else None
     for earlier_point in reversed(points):
-        (earlier_released_keys, earlier_taken_bytes), (later_released_keys, later_taken_bytes) = hold_changes[earlier_point], hold_changes[later_point]
+        earlier_released_keys, earlier_taken_bytes = hold_changes[earlier_point]
+        later_released_keys, later_taken_bytes = hold_changes[later_point]
         keys_taken_then_released = earlier_taken_bytes.keys() & set(later_released_keys)
-        merged_change = (*earlier_released_keys, *(key for key in later_released_keys if key not in keys_taken_then_released)), {key: size for key, size in (earlier_taken_bytes | later_taken_bytes).items() if key not in keys_taken_then_released}
+        merged_change = ((*earlier_released_keys, *(key for key in later_released_keys if key not in keys_taken_then_released)),
+                         {key: size for key, size in (earlier_taken_bytes | later_taken_bytes).items() if key not in keys_taken_then_released})
         other_changes = {point: change for point, change in hold_changes.items() if point not in (earlier_point, later_point)}
         for point in (earlier_point, later_point):
             tried_changes = trials.alternative_if_it_fits(hold_changes, other_changes | {point: merged_change})
@@ -210,13 +220,16 @@ class TargetAddresses:
         """Notes that a tensor is at `address` instead of its wanted address. Wanted addresses there of tensors that are requested after request
         number `request_number` move elsewhere."""
         self.at[key], end_address = address, address + self.size[key]
-        displaced_keys = [other_key for other_key in self._alive_with(key) if self.taken_at[other_key] > request_number and self.at[other_key] < end_address and address < self.at[other_key] + self.size[other_key]]
+        displaced_keys = [other_key for other_key in self._alive_with(key)
+                          if self.taken_at[other_key] > request_number
+                          and self.at[other_key] < end_address and address < self.at[other_key] + self.size[other_key]]
         for other_key in sorted(displaced_keys, key=self.size.get, reverse=True):
             self._move_target(other_key)
 
     def _alive_with(self, key):
         """Keys of the other tensors that are alive at the same time."""
-        return [other_key for other_key in self.at if other_key != key and self.taken_at[other_key] < self.given_at[key] and self.taken_at[key] < self.given_at[other_key]]
+        return [other_key for other_key in self.at
+                if other_key != key and self.taken_at[other_key] < self.given_at[key] and self.taken_at[key] < self.given_at[other_key]]
 
     def _move_target(self, key):
         """Moves the wanted address of a tensor to the nearest place that is free during its lifetime, if there is such a place."""
@@ -312,8 +325,8 @@ def try_rule(request_group, target_addresses, state, choose_pieces):
 
 
 def hold_nothing(state, addresses_and_sizes):
-    """Releases all held pieces. As for all of RULES, `addresses_and_sizes` is the wanted [(address, bytes)] of a group's allocations; returns the pieces that
-    it takes in the same form, or None if it cannot."""
+    """Releases all held pieces. As for all of RULES, `addresses_and_sizes` is the wanted [(address, bytes)] of a group's allocations; returns the
+    pieces that it takes in the same form, or None if it cannot."""
     state.release_held(list(state.held))
     return []
 
@@ -321,7 +334,8 @@ def hold_nothing(state, addresses_and_sizes):
 def hold_preferred_too(state, addresses_and_sizes):
     """Releases the held pieces that overlap the first span, and takes the pieces that the allocator would choose before that span."""
     wanted_address, wanted_size = addresses_and_sizes[0]
-    state.release_held([key for key, (held_address, held_size) in state.held.items() if held_address < wanted_address + wanted_size and wanted_address < held_address + held_size])
+    state.release_held([key for key, (held_address, held_size) in state.held.items()
+                        if held_address < wanted_address + wanted_size and wanted_address < held_address + held_size])
     return take_pieces_preferred_to(state.pieces, *addresses_and_sizes[0])
 
 
@@ -344,7 +358,8 @@ def take_pieces_preferred_to(free_pieces, target_address, byte_count):
             gap_bytes = target_address - piece_address
             if gap_bytes <= MAX_SMALL_BYTES:
                 return taken_pieces
-            piece_bytes, piece_address = free_pieces.piece_for(gap_bytes) if free_pieces.piece_for(gap_bytes)[1] != piece_address else (gap_bytes, piece_address)
+            piece_bytes, piece_address = (free_pieces.piece_for(gap_bytes) if free_pieces.piece_for(gap_bytes)[1] != piece_address
+                                          else (gap_bytes, piece_address))
         if free_pieces.piece_for(piece_bytes)[1] != piece_address:
             return None
         free_pieces.take(piece_bytes)
@@ -363,7 +378,8 @@ def hold_all_outside(state, addresses_and_sizes):
         for wanted_address, size in sorted(addresses_and_sizes):
             overlap_begin, overlap_end = max(wanted_address, cut_begin), min(wanted_address + size, piece_address + piece_bytes)
             if overlap_begin < overlap_end:
-                cuts += [(cut_begin, overlap_begin - cut_begin, pieces_to_hold)] * (overlap_begin > cut_begin) + [(overlap_begin, overlap_end - overlap_begin, pieces_to_give_back)]
+                cuts += ([(cut_begin, overlap_begin - cut_begin, pieces_to_hold)] * (overlap_begin > cut_begin)
+                         + [(overlap_begin, overlap_end - overlap_begin, pieces_to_give_back)])
                 cut_begin = overlap_end
         cuts += [(cut_begin, piece_address + piece_bytes - cut_begin, pieces_to_hold)] * (piece_address + piece_bytes > cut_begin)
         for cut_number, (address, size, destination_list) in enumerate(cuts):

@@ -61,7 +61,8 @@ def make_step(joint, node_info, num_fwd_outputs, costs):
         is_forward = node.op == "call_function" and node not in node_info.tangents_closure
         is_kernel = kind == "kernel" and node.op == "call_function"
         node_fields.append({
-            "kind": kind, "inputs": input_numbers, "bytes": allocated_bytes(node, kind, device_type, returned_bases), "elements": element_count_of(node, kind),
+            "kind": kind, "inputs": input_numbers,
+            "bytes": allocated_bytes(node, kind, device_type, returned_bases), "elements": element_count_of(node, kind),
             "ns": costs.node_ns(node) if is_kernel else 0, "workspace": costs.workspace_bytes(node) if is_kernel else 0,
             "family": number_of_family.setdefault(family_of(node), len(number_of_family)), "forward": is_forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not is_tangent(node),
@@ -106,7 +107,8 @@ def planner_kind(node):
 def rate_share(node, kind):
     """The share of the usual rate that a generated kernel with this node reaches. Sums along rows that do not begin at multiples of 16
     bytes, as in windows of 7 x 7, are slow."""
-    row_length_or_nothing = value_of(node.all_input_nodes[0]).shape[-1:] if kind == "reduction" and operators.inductor_kind(node) == operators.REDUCED else ()
+    row_length_or_nothing = (value_of(node.all_input_nodes[0]).shape[-1:]
+                             if kind == "reduction" and operators.inductor_kind(node) == operators.REDUCED else ())
     return RATE_SHARE_OF_UNALIGNED_ROWS if row_length_or_nothing and row_length_or_nothing[0] > 8 and row_length_or_nothing[0] % 8 else 1
 
 

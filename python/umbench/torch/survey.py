@@ -45,7 +45,8 @@ def export_model(models_file, function_name, export_options):
     """Exports one model in a process; returns its row of the result."""
     with tempfile.TemporaryDirectory() as folder:
         graph_file = Path(folder, "graph.json")
-        command = [sys.executable, str(Path(__file__).resolve().parents[2] / "start.py"), "export", f"{models_file}:{function_name}", "-o", str(graph_file), *export_options]
+        command = [sys.executable, str(Path(__file__).resolve().parents[2] / "start.py"),
+                   "export", f"{models_file}:{function_name}", "-o", str(graph_file), *export_options]
         begin_s = time.monotonic()
         with open(Path(folder, "told"), "w+", encoding="utf-8") as error_file:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=error_file, env=os.environ | {"UMBENCH_PYTHON": sys.executable})
@@ -54,8 +55,8 @@ def export_model(models_file, function_name, export_options):
             error_file.seek(0)
             error_text = error_file.read().strip()
         result_row = {"schema": 1, "kind": "torch_export", "network": function_name, "options": list(export_options), "exit_code": process.returncode,
-               "seconds": round(time.monotonic() - begin_s, 1), "cpu_seconds": round(resource_usage.ru_utime + resource_usage.ru_stime, 1),
-               "resident_bytes": resource_usage.ru_maxrss * 1024, "cpus": len(os.sched_getaffinity(0)), **installed_versions()}
+                      "seconds": round(time.monotonic() - begin_s, 1), "cpu_seconds": round(resource_usage.ru_utime + resource_usage.ru_stime, 1),
+                      "resident_bytes": resource_usage.ru_maxrss * 1024, "cpus": len(os.sched_getaffinity(0)), **installed_versions()}
         if process.returncode:
             return result_row | {"error": (error_text.splitlines() or ["no message"])[-1]}
         graph = json.loads(graph_file.read_text(encoding="utf-8"))
@@ -63,7 +64,7 @@ def export_model(models_file, function_name, export_options):
     for tensor in graph["tensors"]:
         bytes_by_use[tensor["use"]] = bytes_by_use.get(tensor["use"], 0) + liveness.tensor_bytes(tensor)
     return result_row | {"operators": len(graph["ops"]), "tensors": len(graph["tensors"]), "parameter_bytes": bytes_by_use.get("parameter", 0),
-                  "saved_bytes": liveness.saved_bytes(graph), "peak_bytes": liveness.peak_and_operator_of(graph)[0]}
+                         "saved_bytes": liveness.saved_bytes(graph), "peak_bytes": liveness.peak_and_operator_of(graph)[0]}
 
 
 def installed_versions():

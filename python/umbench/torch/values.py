@@ -114,7 +114,8 @@ def changed_input_number_by_output(graph, output_count):
     """{number of the output: number of the input} for those of the first `output_count` outputs that are new values of inputs."""
     (output_node,) = (n for n in graph.nodes if n.op == "output")
     input_number_of_description = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
-    changed_description_by_output = {i: getattr(description, "mutated_input", None) for i, description in enumerate(list(output_node.meta.get("desc") or [])[:output_count])}
+    changed_description_by_output = {i: getattr(description, "mutated_input", None)
+                                     for i, description in enumerate(list(output_node.meta.get("desc") or [])[:output_count])}
     return {i: input_number_of_description.get(description) for i, description in changed_description_by_output.items() if description is not None}
 
 

@@ -27,7 +27,7 @@ class GraphTensor:
     def as_json(self):
         entry = {"name": self.name, "shape": self.shape}
         return entry | {key: value for key, value, default in (("type", self.type, "f32"), ("order", self.order, "nchw"),
-                                                           ("use", self.use, "activation")) if value != default}
+                                                               ("use", self.use, "activation")) if value != default}
 
 
 def _four_extents(shape, sample_count):
@@ -92,7 +92,8 @@ class Walk:
         extents, doubled_extents = (list(traced_value.shape) for traced_value in traced_values)
         if extents == doubled_extents:
             return "whole"
-        first_extent_doubles = len(extents) == len(doubled_extents) and bool(extents) and doubled_extents == [2 * extents[0], *extents[1:]] and extents[0] % self.samples == 0
+        first_extent_doubles = (len(extents) == len(doubled_extents) and bool(extents)
+                                and doubled_extents == [2 * extents[0], *extents[1:]] and extents[0] % self.samples == 0)
         return "batch" if first_extent_doubles else "other"
 
     # --- tensors and operators ---
@@ -119,7 +120,7 @@ class Walk:
     def work_of(self, node):
         """(operations, bytes read and written, whether the operations are products of matrices)."""
         read_values = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)
-                and self.views.get(n) is not None]
+                       and self.views.get(n) is not None]
         operand_and_result_values = read_values + [v for v in tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
         moved_bytes = sum(stored_numel(v) * SIZES[operators.TYPES[v.dtype]] if v.dtype in operators.TYPES else 0 for v in operand_and_result_values)
         operations = operators.matrix_operations(node)

@@ -71,7 +71,8 @@ def as_text(rows):
         (row.name, _amount_text(row.kind, row.base), _amount_text(row.kind, row.head),
          f"{100 * (row.head - row.base) / row.base:+.1f} %" if row.base else "new", row.verdict) for row in rows]
     widths = [max(len(cells[column]) for cells in table) for column in range(5)]
-    return "\n".join("  ".join(cell.ljust(width) if column in (0, 4) else cell.rjust(width) for column, (cell, width) in enumerate(zip(cells, widths))).rstrip()
+    return "\n".join("  ".join(cell.ljust(width) if column in (0, 4) else cell.rjust(width)
+                               for column, (cell, width) in enumerate(zip(cells, widths))).rstrip()
                      for cells in table) + "\n"
 
 

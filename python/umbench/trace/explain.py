@@ -57,17 +57,20 @@ def _head_lines(process, summary, other_process_count):
     command_text = " ".join(command_words)
     command_text = command_text if len(command_text) <= 80 else command_text[:77] + "..."
     yield f"{command_text} on {gpus}: {process.last_ns / 1e9:.3g} s" + (f" (and {other_process_count} more processes)" if other_process_count else "")
-    yield (f"Kernels ran {duration_text(summary.kernel_ns)}, of it {duration_text(summary.stall_ns)} ({_percent_text(summary.stall_ns, summary.kernel_ns)}) "
+    yield (f"Kernels ran {duration_text(summary.kernel_ns)}, "
+           f"of it {duration_text(summary.stall_ns)} ({_percent_text(summary.stall_ns, summary.kernel_ns)}) "
            f"waiting for managed memory; the CPU waited {duration_text(summary.cpu_wait_ns)} for it"
            + (" (timed while nothing was counted)." if process.spans_in_second_run else "."))
     moved_amounts = [(f"{size_text(process.estimated_total(*reader.BY_FAULT_IN))} to GPUs by faults", process.estimated_total(*reader.BY_FAULT_IN)),
                      (f"{size_text(process.estimated_total('in_user'))} to GPUs by prefetch", process.estimated_total("in_user")),
                      (f"{size_text(process.estimated_total('in_peer'))} between GPUs", process.estimated_total("in_peer")),
-                     (f"{size_text(process.estimated_total(*reader.BY_FAULT_OUT))} to the host by faults", process.estimated_total(*reader.BY_FAULT_OUT)),
+                     (f"{size_text(process.estimated_total(*reader.BY_FAULT_OUT))} to the host by faults",
+                      process.estimated_total(*reader.BY_FAULT_OUT)),
                      (f"{size_text(process.estimated_total('out_user'))} to the host by prefetch", process.estimated_total("out_user")),
                      (f"{size_text(process.estimated_total('out_eviction'))} evicted by the driver", process.estimated_total("out_eviction"))]
     moved_texts = [text for text, amount in moved_amounts if amount] or ["nothing"]
-    yield (f"Moved: {', '.join(moved_texts)}; {process.estimated_total(*reader.GPU_FAULTS):,} faults of GPUs, {process.estimated_total(*reader.CPU_FAULTS):,} of CPUs.")
+    yield (f"Moved: {', '.join(moved_texts)}; "
+           f"{process.estimated_total(*reader.GPU_FAULTS):,} faults of GPUs, {process.estimated_total(*reader.CPU_FAULTS):,} of CPUs.")
 
 
 def _finding_lines(number, finding, short_names, costs):
@@ -96,7 +99,8 @@ def _missing_parts(process):
         for driver_sum, quantities in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
             recorded_bytes, driver_bytes = process.counted_total(*quantities), process.driver_sums[driver_sum]
             if abs(recorded_bytes - driver_bytes) > process.max_missed_share * driver_bytes:
-                yield (f"some movements {driver_sum.replace('_', ' ').replace('gpu', 'GPU')}: recorded {size_text(recorded_bytes)}, the driver counted {size_text(driver_bytes)}; "
+                yield (f"some movements {driver_sum.replace('_', ' ').replace('gpu', 'GPU')}: "
+                       f"recorded {size_text(recorded_bytes)}, the driver counted {size_text(driver_bytes)}; "
                        "sums are scaled")
     if process.lost_records:
         yield f"{process.lost_records:,} records that were lost"

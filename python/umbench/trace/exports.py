@@ -14,7 +14,8 @@ GPU_TRACKS = (("migrations to it", (*IN, "in_peer")), ("migrations to the host",
 def perfetto_text(processes):
     """Chrome trace (JSON): for each GPU tracks for launches, migrations each way and faults; tracks for the CPU, prefetches and named
     ranges; counters for faults and for bytes resident by allocation."""
-    return trace_text(event for process_number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or process_number, process))
+    return trace_text(event for process_number, process in enumerate(processes, 1)
+                      for event in _events(process.environment.get("process") or process_number, process))
 
 
 def _events(process_number, process):
@@ -32,7 +33,8 @@ def _events(process_number, process):
             yield counter_event(process_number, "faults", piece.begin, {"faults": fault_count})
             yield counter_event(process_number, "faults", piece.end, {"faults": 0})
     for time_ns, bytes_by_allocation in resident_bytes_over_time(process, AllocationFinder(process.allocations)):
-        bytes_by_name = {short_names.allocation_name(allocation) if allocation else "unknown": byte_count for allocation, byte_count in bytes_by_allocation.items()}
+        bytes_by_name = {short_names.allocation_name(allocation) if allocation else "unknown": byte_count
+                         for allocation, byte_count in bytes_by_allocation.items()}
         yield counter_event(process_number, "bytes on GPUs", time_ns, bytes_by_name)
 
 
@@ -66,7 +68,9 @@ def _shown_amounts(trace_piece):
     """{quantity: amount} of a piece, which is shown with its spans."""
     amounts = {name: trace_piece.sum_of(name) for name in trace_piece.sums}
     fault_bytes = trace_piece.sum_of(*BY_FAULT_IN)
-    return amounts | ({"waiting_ms": trace_piece.waiting_ns / 1e6} if trace_piece.waiting_ns else {}) | ({"to GPU by faults": size_text(fault_bytes)} if fault_bytes else {})
+    return (amounts
+            | ({"waiting_ms": trace_piece.waiting_ns / 1e6} if trace_piece.waiting_ns else {})
+            | ({"to GPU by faults": size_text(fault_bytes)} if fault_bytes else {}))
 
 
 def network_file_text(processes):

@@ -130,7 +130,8 @@ def stall_ns_of(launch, touched_bytes, shortest_ns_by_kernel, costs, estimator=N
     if not launch.batches:  # faults were not counted
         return duration_ns - resident_ns
     serviced_ns = min(launch.waiting_ns, counted_ns)
-    return max(0, duration_ns - resident_ns) if serviced_ns > counted_ns / 3 else min(duration_ns - resident_ns, 1.5 * serviced_ns * duration_ns / counted_ns)
+    return (max(0, duration_ns - resident_ns) if serviced_ns > counted_ns / 3
+            else min(duration_ns - resident_ns, 1.5 * serviced_ns * duration_ns / counted_ns))
 
 
 def summarize(process, costs):
@@ -262,7 +263,9 @@ def _add_hints(process, allocation_finder, facts_by_allocation, summary):
     largest_bytes = max((allocation.bytes for allocation in allocation_finder.managed), default=0)
     addresses = [allocation.address for allocation in allocation_finder.managed]
     for hint in process.hints:
-        nearby_allocations = allocation_finder.managed[bisect_left(addresses, hint.address - largest_bytes):bisect_left(addresses, hint.address + hint.bytes)]
+        first_index = bisect_left(addresses, hint.address - largest_bytes)
+        end_index = bisect_left(addresses, hint.address + hint.bytes)
+        nearby_allocations = allocation_finder.managed[first_index:end_index]
         for allocation in nearby_allocations:
             is_at_other_time = allocation.at > hint.until or (allocation.until is not None and allocation.until < hint.at)
             if is_at_other_time or allocation.address + allocation.bytes <= hint.address:

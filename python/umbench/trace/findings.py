@@ -123,7 +123,8 @@ def find_oversubscription(facts, context):
     evicted_bytes = facts.amounts["out_eviction"]
     if not evicted_bytes:
         return None
-    text = (f"more than the GPU holds: the driver evicted {size_text(evicted_bytes)} of it, and {size_text(facts.bytes_in_by_faults())} came by faults, "
+    text = (f"more than the GPU holds: the driver evicted {size_text(evicted_bytes)} of it, "
+            f"and {size_text(facts.bytes_in_by_faults())} came by faults, "
             f"{facts.amplification():.1f} times the same bytes")
     calls = [("prefetch ahead of each kernel and push out what is needed last", "umbench run --trace, strategy managed_prefetch, tells how far that goes")]
     return facts.kernel_wait_ns, _ns_saved_by_prefetch(facts, context), text, calls
@@ -244,7 +245,8 @@ def find_sparse_touches(facts, context):
     moved_bytes = sum(bin(block.to_gpu_mask).count("1") for block in moved_blocks) * GRANULE
     if moved_bytes > MAX_SPARSE_SHARE * len(moved_blocks) * BLOCK:
         return None
-    text = (f"kernels touch little of each block: {size_text(moved_bytes)} of the {size_text(len(moved_blocks) * BLOCK)} in {len(moved_blocks):,} blocks, "
+    text = (f"kernels touch little of each block: {size_text(moved_bytes)} "
+            f"of the {size_text(len(moved_blocks) * BLOCK)} in {len(moved_blocks):,} blocks, "
             f"each fault for a page or few")
     calls = [(_advice_call_text(facts, context, "cudaMemAdviseSetPreferredLocation", "host"), "once it is filled"),
              (_advice_call_text(facts, context, "cudaMemAdviseSetAccessedBy", f"GPU {context.longest_waiting_gpu(facts)}"), "after it: kernels read over the link")]
@@ -256,18 +258,23 @@ def find_slow_remote_reads(facts, context):
     if not hints_for_host or facts.bytes_in_by_faults():
         return None
     over_link_ns = context.costs.remote_read_ns(facts.allocation.bytes)
-    slow_kernels = [(kernel_name, context.summary.launch_counts[kernel_name], time_ns) for kernel_name, time_ns in context.summary.shortest_ns_by_kernel.items()
-                    if REMOTE_READ_RANGE[0] * over_link_ns <= time_ns <= REMOTE_READ_RANGE[1] * over_link_ns and context.summary.launch_counts[kernel_name] > 1]
+    slow_kernels = [(kernel_name, context.summary.launch_counts[kernel_name], time_ns)
+                    for kernel_name, time_ns in context.summary.shortest_ns_by_kernel.items()
+                    if REMOTE_READ_RANGE[0] * over_link_ns <= time_ns <= REMOTE_READ_RANGE[1] * over_link_ns
+                    and context.summary.launch_counts[kernel_name] > 1]
     if not slow_kernels:
         return None
     kernel_name, launch_count, time_ns = max(slow_kernels, key=lambda kernel: kernel[1] * kernel[2])
-    text = (f"preferred on the host, and each of {launch_count} launches of {context.names.kernel_name(kernel_name)} takes as long as reading it over the link "
+    text = (f"preferred on the host, and each of {launch_count} launches of {context.names.kernel_name(kernel_name)} "
+            "takes as long as reading it over the link "
             f"({duration_text(time_ns)})")
     calls = [("leave out cudaMemAdviseSetPreferredLocation(host)", context.names.place_text(hints_for_host[0].callers)),
              (_prefetch_call_text(facts, context, facts.allocation.address, facts.allocation.bytes, context.longest_waiting_gpu(facts)),
               _text_before_launch((kernel_name, 0), context))]
     waste_ns = launch_count * time_ns
-    return waste_ns, waste_ns - launch_count * context.costs.min_kernel_ns(facts.allocation.bytes) - context.costs.prefetch_to_gpu_ns(facts.allocation.bytes), text, calls
+    return (waste_ns,
+            waste_ns - launch_count * context.costs.min_kernel_ns(facts.allocation.bytes) - context.costs.prefetch_to_gpu_ns(facts.allocation.bytes),
+            text, calls)
 
 
 def find_first_touch(facts, context):

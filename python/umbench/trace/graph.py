@@ -38,7 +38,8 @@ class TraceNetwork:
     def summary_text(self):
         total_ns = self.known_ns + self.unknown_ns
         known_percent = 100 * self.known_ns / total_ns if total_ns else 0
-        text = (f"{len(self.operators)} operators, {len(self.tensors)} tensors; what launches touch is known for {known_percent:.0f} % of the kernels' "
+        text = (f"{len(self.operators)} operators, {len(self.tensors)} tensors; "
+                f"what launches touch is known for {known_percent:.0f} % of the kernels' "
                 "time, the rest touches nothing here")
         if self.has_pauses:
             text += "; pauses of counting are left out"
@@ -69,7 +70,8 @@ def network_of_process(process, costs, only_allocation=None):
             accesses_of_block[allocation_finder.allocation_of(block_number, piece.begin), block_number].append(access_number)
     tensor_names_by_access = _add_tensors(network, accesses_of_block, short_names)
     entries = [(piece.begin, piece.kind, access_number, piece) for access_number, (piece, _) in enumerate(accesses)]
-    entries += [(stretch.begin, "quiet", stretch_number, stretch) for stretch_number, stretch in enumerate(process.stretches_without_moves) if stretch.kernels]
+    entries += [(stretch.begin, "quiet", stretch_number, stretch)
+                for stretch_number, stretch in enumerate(process.stretches_without_moves) if stretch.kernels]
     for _, kind, number, entry in sorted(entries, key=lambda each: each[:3]):
         if kind == "host":
             network.cpu_operators += 1
@@ -78,7 +80,8 @@ def network_of_process(process, costs, only_allocation=None):
             waited_ns = stall_ns_of(entry, len(_block_numbers_of(entry)) * BLOCK, summary.shortest_ns_by_kernel, costs, estimator)
             spent_ns = max(MIN_OPERATOR_NS, round(estimator.kernel_ns(entry) - waited_ns))
             network.known_ns += spent_ns
-            _add_operator(network, f"{short_names.kernel_name(entry.name)}.{entry.launch}", tensor_names_by_access[number], spent_ns, short_names.kernel_name(entry.name))
+            _add_operator(network, f"{short_names.kernel_name(entry.name)}.{entry.launch}",
+                          tensor_names_by_access[number], spent_ns, short_names.kernel_name(entry.name))
         else:
             spent_ns = max(MIN_OPERATOR_NS, sum(busy_ns for _, _, busy_ns in entry.kernels))
             network.unknown_ns += spent_ns
@@ -92,7 +95,8 @@ def _accesses(process, allocation_finder, only_allocation):
     for piece in process.pieces:
         block_numbers = _block_numbers_of(piece)
         if only_allocation:
-            block_numbers = {block_number for block_number in block_numbers if allocation_finder.allocation_of(block_number, piece.begin) == only_allocation}
+            block_numbers = {block_number for block_number in block_numbers
+                             if allocation_finder.allocation_of(block_number, piece.begin) == only_allocation}
         if piece.kind == "kernel":
             used_block_numbers |= block_numbers
         else:
@@ -136,7 +140,7 @@ def _add_operator(network, name, tensor_names_read, duration_ns, label):
     output_name = f"step.{operator_number}"
     network.tensors.append({"name": output_name, "shape": [1, 1, 1, 1], "use": "output"})
     network.operators.append({"name": f"{operator_number}.{name}", "kind": "opaque", "label": label, "flops": 0,
-                           "bytes": 4, "duration_ns": duration_ns, "in": tensor_names_read, "out": [output_name], "repeatable": False})
+                              "bytes": 4, "duration_ns": duration_ns, "in": tensor_names_read, "out": [output_name], "repeatable": False})
 
 
 def _network_name(process):

@@ -86,7 +86,8 @@ def _read_process(path, export, process_number, kernels, copies, gpu_faults, cpu
     _add_allocations(process, export, process_number, start_ns)
     for row in export.rows("NVTX_EVENTS"):
         if row.get("end") and row["end"] > row["start"]:
-            process.named_ranges.append(Range(row["start"] - start_ns, row["end"] - start_ns, row.get("text") or export.strings.get(row.get("textId"), "")))
+            process.named_ranges.append(Range(row["start"] - start_ns, row["end"] - start_ns,
+                                              row.get("text") or export.strings.get(row.get("textId"), "")))
     process.pieces, process.stretches_without_moves = _pieces_and_stretches_without_moves(export, start_ns, kernels, copies, gpu_faults, cpu_faults)
     process.end = max([piece.end for piece in process.pieces] + [stretch.end for stretch in process.stretches_without_moves] + [0])
     return process
@@ -136,7 +137,8 @@ class _PieceSums:
             self.batches += 1
 
     def block_runs(self):
-        return {quantity: [(block_number, 1, amount) for block_number, amount in sorted(amount_by_block.items())] for quantity, amount_by_block in self.sums.items()}
+        return {quantity: [(block_number, 1, amount) for block_number, amount in sorted(amount_by_block.items())]
+                for quantity, amount_by_block in self.sums.items()}
 
     def granule_masks(self):
         return [(block_number, 1, mask) for block_number, mask in sorted(self.mask_by_block.items()) if mask not in (0, EVERY_GRANULE)]
@@ -158,10 +160,12 @@ def _sorted_events(export, copies, gpu_faults, cpu_faults):
         cause = CAUSES[cause_index] if cause_index < len(CAUSES) else CAUSES[0]
         quantity = "in_peer" if copy_kind == BETWEEN_GPUS else f"{'in' if copy_kind == TO_GPU else 'out'}_{cause}"
         is_of_no_kernel = quantity in ("in_user", "out_user", "out_demand", "out_tree", "out_unknown", "out_counter")
-        events.append((row["start"], row["end"], quantity, row["virtualAddress"], row["bytes"], None, None if is_of_no_kernel else row.get("deviceId"), None))
+        events.append((row["start"], row["end"], quantity, row["virtualAddress"], row["bytes"],
+                       None, None if is_of_no_kernel else row.get("deviceId"), None))
     for row in gpu_faults:
         quantity = "gpu_write_faults" if row.get("faultAccessType") in WRITE_ACCESSES else "gpu_read_faults"
-        events.append((row["start"], row.get("end") or row["start"], quantity, row["address"], 0, row.get("numberOfPageFaults") or 1, row["deviceId"], None))
+        events.append((row["start"], row.get("end") or row["start"], quantity, row["address"], 0,
+                       row.get("numberOfPageFaults") or 1, row["deviceId"], None))
     for row in cpu_faults:
         place = export.strings.get(row.get("CpuInstruction"))
         events.append((row["start"], row["start"], "cpu_read_faults", row["address"], 0, 1, None, place))
@@ -212,7 +216,8 @@ def _pieces_outside_kernels(events, begins_of_moving_kernels, start_ns):
         current_sums = sums_by_kind.get(kind)
         if current_sums:
             next_index = bisect_right(begins_of_moving_kernels, current_sums.begin)
-            if (next_index < len(begins_of_moving_kernels) and begins_of_moving_kernels[next_index] <= begin) or begin > current_sums.end + MAX_GAP_NS:
+            if ((next_index < len(begins_of_moving_kernels) and begins_of_moving_kernels[next_index] <= begin)
+                    or begin > current_sums.end + MAX_GAP_NS):
                 pieces.append(current_sums.as_piece(kind, start_ns))
                 current_sums = None
         if not current_sums:

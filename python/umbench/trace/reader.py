@@ -83,11 +83,14 @@ class TracedProcess:
             quantities_by_way = {"to_gpus": IN, "to_host": OUT, None: (*IN, *OUT)}
             driver_bytes = self.driver_sums | {None: self.driver_sums["to_gpus"] + self.driver_sums["to_host"]}
             counted_bytes = {way: self.counted_total(*quantities) for way, quantities in quantities_by_way.items()}
-            return {way: driver_bytes[way] / counted_bytes[way] if driver_bytes[way] > (1 + self.max_missed_share) * counted_bytes[way] > 0 else 1 for way in quantities_by_way}
+            return {way: driver_bytes[way] / counted_bytes[way]
+                    if driver_bytes[way] > (1 + self.max_missed_share) * counted_bytes[way] > 0 else 1
+                    for way in quantities_by_way}
         return dict.fromkeys(("to_gpus", "to_host", None), self._scale_by_time())
 
     def _scale_by_time(self):
-        unseen_ns, seen_ns = (sum(busy_ns for stretch in stretches for _, _, busy_ns in stretch.kernels) for stretches in (self.unseen_stretches, self.stretches_without_moves))
+        unseen_ns, seen_ns = (sum(busy_ns for stretch in stretches for _, _, busy_ns in stretch.kernels)
+                              for stretches in (self.unseen_stretches, self.stretches_without_moves))
         seen_ns += sum(piece.end - piece.begin for piece in self.pieces if piece.kind == "kernel")
         return 1 + unseen_ns / seen_ns if seen_ns else 1
 

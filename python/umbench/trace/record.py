@@ -62,7 +62,8 @@ def library_path():
     if path_from_environment:
         return path_from_environment
     program_folder = Path(os.environ.get("UMBENCH_PROGRAM", sys.argv[0])).resolve().parent
-    for folder in (program_folder, program_folder.parent / "lib", program_folder.parent / "lib64", *(program_folder.parent / "lib").glob("*-linux-gnu")):
+    for folder in (program_folder, program_folder.parent / "lib", program_folder.parent / "lib64",
+                   *(program_folder.parent / "lib").glob("*-linux-gnu")):
         if (folder / LIBRARY).is_file():
             return str(folder / LIBRARY)
     return None
@@ -108,7 +109,8 @@ def _time_again(trace_file, command, library_file):
     process."""
     times_file = Path(f"{trace_file}.times")
     devnull = subprocess.DEVNULL
-    if _run(command, _environment_variables(times_file, library_file) | {"UMBENCH_TRACE_TIMES": "1"}, stdin=devnull, stdout=devnull, stderr=devnull) != 0:
+    if _run(command, _environment_variables(times_file, library_file) | {"UMBENCH_TRACE_TIMES": "1"},
+            stdin=devnull, stdout=devnull, stderr=devnull) != 0:
         output.print_to_stderr("umbench: trace: the second run failed; the trace has the first one's times")
     with open(trace_file, "a", encoding="utf-8") as trace:
         for process_file in sorted(_process_files(times_file), key=_process_start_ns):

@@ -45,4 +45,5 @@ def _section_of_process(trace_file, process, folder, figure_name):
         save(drawing, folder, figure_name, FIGURE_FORMATS)
         png_base64 = base64.b64encode((folder / f"{figure_name}.png").read_bytes()).decode()
         figure_html = f"<figure><img alt='Heat of allocations over time' src='data:image/png;base64,{png_base64}'></figure>"
-    return f"<section><h2>{escape(str(trace_file))}, process {process.environment.get('process')}</h2><pre>{escape(chr(10).join(lines))}</pre>{figure_html}</section>"
+    return (f"<section><h2>{escape(str(trace_file))}, process {process.environment.get('process')}</h2>"
+            f"<pre>{escape(chr(10).join(lines))}</pre>{figure_html}</section>")

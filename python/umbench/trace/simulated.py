@@ -41,7 +41,8 @@ def saving_ns(process, rule_key, allocation, costs):
 def _simulate(umbench_path, network_file, strategy, machine_name):
     """The time of the first simulated iteration in ns; None if the simulator failed."""
     record_file = network_file.with_suffix(f".{strategy}.jsonl")
-    finished = subprocess.run([umbench_path, "run", "--network", str(network_file), "--strategy", strategy, "--ratio", str(RATIO), "--backend", f"sim:{machine_name}",
+    finished = subprocess.run([umbench_path, "run", "--network", str(network_file), "--strategy", strategy,
+                               "--ratio", str(RATIO), "--backend", f"sim:{machine_name}",
                                "--iterations", "1", "--out", str(record_file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     if finished.returncode != 0:
         return None

@@ -18,7 +18,8 @@ def add_function_names(trace_file):
         for line in file:
             if match := line.startswith('{"kind":"name"') and _match_place(line):
                 offsets_by_file.setdefault(match[1], set()).add(match[2])
-    function_by_address = {(file, offset): function for file, file_offsets in offsets_by_file.items() for offset, function in _function_names(file, sorted(file_offsets))}
+    function_by_address = {(file, offset): function
+                           for file, file_offsets in offsets_by_file.items() for offset, function in _function_names(file, sorted(file_offsets))}
     if not function_by_address:
         return
     rewritten_file = f"{trace_file}.0"
@@ -47,7 +48,8 @@ def _function_names(program_file, offsets):
     for first_index in range(0, len(offsets) if os.path.isfile(program_file) else 0, MAX_OFFSETS_AT_ONCE):
         some_offsets = offsets[first_index:first_index + MAX_OFFSETS_AT_ONCE]
         try:
-            addr2line_output = subprocess.run(["addr2line", "-f", "-C", "-s", "-e", program_file, *some_offsets], capture_output=True, text=True, timeout=300).stdout
+            addr2line_output = subprocess.run(["addr2line", "-f", "-C", "-s", "-e", program_file, *some_offsets],
+                                              capture_output=True, text=True, timeout=300).stdout
         except (OSError, subprocess.SubprocessError):
             return names
         lines = addr2line_output.splitlines()

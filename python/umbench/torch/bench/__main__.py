@@ -35,7 +35,9 @@ def main():
     parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed, and others are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    bench, begin_s, waiting_specs = Bench(options.out, known_plain_peaks(options), options.parts, options.cuda_graphs), time.monotonic(), cell_specs(options)
+    bench = Bench(options.out, known_plain_peaks(options), options.parts, options.cuda_graphs)
+    begin_s = time.monotonic()
+    waiting_specs = cell_specs(options)
     while waiting_specs and time.monotonic() - begin_s < options.seconds:
         specs = bench.having_known_budgets(waiting_specs[:options.at_once])
         waiting_specs = [spec for spec in waiting_specs if spec not in specs]

@@ -80,7 +80,8 @@ class Training:
                 break
             self.run_step()
         if plan is not None:
-            facts |= {"parts": plan.micro_batches, "predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
+            facts |= {"parts": plan.micro_batches, "predicted": plan.predicted, "predicted_unplanned": plan.unplanned,
+                      "planned_base": plan.base_bytes, "plan_s": plan.seconds,
                       "plans": plan.plans, "tried": plan.tried, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
                       "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at, "untimed": plan.untimed,
                       "kernels_again": sum(len(recomputed_names) for *_, recomputed_names in plan.modules.values())}
@@ -121,7 +122,8 @@ class Training:
         placing_counts = {"holds": len(arena.holds or ()), "laid": arena.mappings} if arena is not None else {}
         if placing_counts.get("holds") or self.plan is not None and self.plan.is_replayed:
             self.peak = self.plan.measured["peak"]
-        return placing_counts | {"ms": [begin_event.elapsed_time(end_event) for begin_event, end_event, _ in timed_steps], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
+        return placing_counts | {"ms": [begin_event.elapsed_time(end_event) for begin_event, end_event, _ in timed_steps],
+                                 "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
     def profile_step(self):
         """The times of gpu_events.profile_steps() and issue_ms, the CPU time to launch a step on an idle GPU. With a plan whose steps

@@ -34,7 +34,8 @@ class CellProcess:
         self.row = {"model": self.model, "way": self.way, "value": way_value, "ratio": ratio, "tier": tier}
         command = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(way_value)] if way_value is not None else []),
                    *(["--tier", tier] if tier else []), *(["--parts", micro_batches] if self.way == "fit" else []), *["--cuda-graphs"] * cuda_graphs]
-        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR_SETTINGS, "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu_number}
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR_SETTINGS,
+                       "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu_number}
         self.errors, self.lines = tempfile.TemporaryFile("w+"), queue.Queue()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)
         threading.Thread(target=self.queue_answers, daemon=True).start()

@@ -24,7 +24,8 @@ def profile_steps(run_step):
     kernels = [e for e in events if e[1] == main_stream_of(events) and not is_copy(e[0])]
     busy_us = total_length(merged_spans([(begin_us, end_us) for _, _, begin_us, end_us in kernels]))
     span_us = max(e[3] for e in kernels) - min(e[2] for e in kernels)
-    return summary | {"in_a_row": {"steps": CONSECUTIVE_STEPS, "ms": span_us / 1e3 / CONSECUTIVE_STEPS, "kernel_ms": busy_us / 1e3 / CONSECUTIVE_STEPS}}
+    return summary | {"in_a_row": {"steps": CONSECUTIVE_STEPS, "ms": span_us / 1e3 / CONSECUTIVE_STEPS,
+                                   "kernel_ms": busy_us / 1e3 / CONSECUTIVE_STEPS}}
 
 
 def record_gpu_events(run):
@@ -50,12 +51,14 @@ def summarize_times(events):
     generated_us = sum(end_us - begin_us for name, _, begin_us, end_us in kernels if name.startswith("triton_"))
     optimizer_us = sum(end_us - begin_us for name, _, begin_us, end_us in kernels if "multi_tensor_apply" in name)
     busy_spans = merged_spans([(begin_us, end_us) for _, _, begin_us, end_us in kernels])
-    summary = {"kernel_ms": {"all": total_length(busy_spans) / 1e3, "generated": generated_us / 1e3, "optimizer": optimizer_us / 1e3, "count": len(kernels)},
-             "kernels": kernels_with_most_time(kernels)}
+    summary = {"kernel_ms": {"all": total_length(busy_spans) / 1e3, "generated": generated_us / 1e3,
+                             "optimizer": optimizer_us / 1e3, "count": len(kernels)},
+               "kernels": kernels_with_most_time(kernels)}
     if copies:
-        summary["copies"] = {"ms": sum(e[3] - e[2] for e in copies) / 1e3, "hidden_ms": sum(overlap_length(e[2], e[3], busy_spans) for e in copies) / 1e3,
-                           "count": len(copies), "out_ms": sum(e[3] - e[2] for e in copies if "DtoH" in e[0]) / 1e3,
-                           "step_ms": (max(e[3] for e in events) - min(e[2] for e in events)) / 1e3}
+        summary["copies"] = {"ms": sum(e[3] - e[2] for e in copies) / 1e3,
+                             "hidden_ms": sum(overlap_length(e[2], e[3], busy_spans) for e in copies) / 1e3,
+                             "count": len(copies), "out_ms": sum(e[3] - e[2] for e in copies if "DtoH" in e[0]) / 1e3,
+                             "step_ms": (max(e[3] for e in events) - min(e[2] for e in events)) / 1e3}
     return summary
 
 
@@ -65,7 +68,8 @@ def kernels_with_most_time(kernel_events, max_kernels=30):
     for name, _, begin_us, end_us in kernel_events:
         launch_count, ms = count_and_ms_of_name.get(name, (0, 0.0))
         count_and_ms_of_name[name] = launch_count + 1, ms + (end_us - begin_us) / 1e3
-    return [[name[:90], launch_count, round(ms, 4)] for name, (launch_count, ms) in sorted(count_and_ms_of_name.items(), key=lambda name_and_total: -name_and_total[1][1])[:max_kernels]]
+    return [[name[:90], launch_count, round(ms, 4)]
+            for name, (launch_count, ms) in sorted(count_and_ms_of_name.items(), key=lambda name_and_total: -name_and_total[1][1])[:max_kernels]]
 
 
 def is_copy(event_name):
@@ -98,7 +102,8 @@ def run_and_list_blocks_at_peak(run_step, max_entries=40):
     of the same size and line are one entry."""
     allocations = allocations_at_peak(private.allocator_events_during(run_step))
     count_of_block = Counter((round(event["size"] / 2**20, 2), code_line_of(event)) for event in allocations)
-    blocks = sorted(((round(count * block_mib, 2), count, block_mib, code_line) for (block_mib, code_line), count in count_of_block.items()), reverse=True)
+    blocks = sorted(((round(count * block_mib, 2), count, block_mib, code_line)
+                     for (block_mib, code_line), count in count_of_block.items()), reverse=True)
     return {"allocated": sum(event["size"] for event in allocations), "blocks": blocks[:max_entries]}
 
 

@@ -202,7 +202,8 @@ class LlamaBlock(nn.Module):
     def forward(self, x, cos, sin):
         b, text_length, _ = x.shape
         y = self.norm1(x)
-        q, k, v = (projection(y).view(b, text_length, head_count, self.head_width).transpose(1, 2) for projection, head_count in ((self.q, self.heads), (self.k, self.key_heads), (self.v, self.key_heads)))
+        q, k, v = (projection(y).view(b, text_length, head_count, self.head_width).transpose(1, 2)
+                   for projection, head_count in ((self.q, self.heads), (self.k, self.key_heads), (self.v, self.key_heads)))
         q, k = with_rotary_positions(q, cos, sin), with_rotary_positions(k, cos, sin)
         k, v = (keys_or_values.repeat_interleave(self.heads // self.key_heads, 1) for keys_or_values in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)

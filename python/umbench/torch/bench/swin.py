@@ -26,9 +26,11 @@ class WindowAttention(nn.Module):
             x = x.roll((-WINDOW_SHIFT, -WINDOW_SHIFT), (1, 2))
         x = x.view(b, h // WINDOW_SIDE, WINDOW_SIDE, w // WINDOW_SIDE, WINDOW_SIDE, c).transpose(2, 3).reshape(-1, WINDOW_PIXELS, c)
         q, k, v = self.qkv(x).view(-1, WINDOW_PIXELS, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        scores = q * (c // self.heads) ** -0.5 @ k.transpose(-2, -1) + self.bias[self.index].view(WINDOW_PIXELS, WINDOW_PIXELS, self.heads).permute(2, 0, 1)
+        scores = (q * (c // self.heads) ** -0.5 @ k.transpose(-2, -1)
+                  + self.bias[self.index].view(WINDOW_PIXELS, WINDOW_PIXELS, self.heads).permute(2, 0, 1))
         if self.shift:
-            scores = (scores.view(b, -1, self.heads, WINDOW_PIXELS, WINDOW_PIXELS) + self.mask[:, None]).view(-1, self.heads, WINDOW_PIXELS, WINDOW_PIXELS)
+            scores = (scores.view(b, -1, self.heads, WINDOW_PIXELS, WINDOW_PIXELS)
+                      + self.mask[:, None]).view(-1, self.heads, WINDOW_PIXELS, WINDOW_PIXELS)
         y = self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(-1, WINDOW_PIXELS, c))
         y = y.view(b, h // WINDOW_SIDE, w // WINDOW_SIDE, WINDOW_SIDE, WINDOW_SIDE, c).transpose(2, 3).reshape(b, h, w, c)
         return y.roll((WINDOW_SHIFT, WINDOW_SHIFT), (1, 2)) if self.shift else y
@@ -38,7 +40,9 @@ def shifted_window_mask(image_size):
     """A mask with -100 for pixels of a shifted window that are not neighbours in the image."""
     region_numbers = torch.zeros(image_size)  # pixels with the same number are neighbours
     region_numbers[-WINDOW_SIDE:-WINDOW_SHIFT], region_numbers[-WINDOW_SHIFT:] = 1, 2
-    region_numbers = (3 * region_numbers[:, None] + region_numbers).view(image_size // WINDOW_SIDE, WINDOW_SIDE, image_size // WINDOW_SIDE, WINDOW_SIDE).transpose(1, 2).reshape(-1, WINDOW_PIXELS)
+    windows_per_side = image_size // WINDOW_SIDE
+    region_numbers = (3 * region_numbers[:, None] + region_numbers).view(windows_per_side, WINDOW_SIDE, windows_per_side, WINDOW_SIDE)
+    region_numbers = region_numbers.transpose(1, 2).reshape(-1, WINDOW_PIXELS)
     return torch.where(region_numbers[:, None] == region_numbers[:, :, None], 0.0, -100.0)
 
 
@@ -72,7 +76,9 @@ class Swin(nn.Module):
         stages, image_size = [], image_size // 4
         for stage, block_count in enumerate(blocks_per_stage):
             stages += [PatchMerging(width << stage - 1)] if stage else []
-            stages += [WindowBlock(width << stage, head_count << stage, image_size >> stage, block_index % 2 == 1 and image_size >> stage > WINDOW_SIDE) for block_index in range(block_count)]
+            stages += [WindowBlock(width << stage, head_count << stage, image_size >> stage,
+                                   block_index % 2 == 1 and image_size >> stage > WINDOW_SIDE)
+                       for block_index in range(block_count)]
         self.blocks = nn.Sequential(*stages)
         width <<= len(blocks_per_stage) - 1
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, class_count)
