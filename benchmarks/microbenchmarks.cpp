@@ -179,7 +179,7 @@ void require_complete(const unified_memory_counts& counts, const benchmark_case&
   compare("host", counts.to_host.total, what.expected_out_bytes);
 }
 
-// Counts one repetition, after one without counting.
+// Counts the Unified Memory traffic of one repetition. Another one runs before it, uncounted.
 void run_counted(benchmark::State& state, runner& with, std::string_view family, const benchmark_case& what) {
   with.enter_family(family);
   repetition counted;

@@ -108,7 +108,7 @@ namespace {
 
 // `fast`: times at their minimum, rates and shares at their maximum; otherwise the opposite.
 machine with_figures_at_bounds(machine m, bool fast) {
-  for (const figure_bounds& w : m.bounds) {
+  for (const uncertain_figure& w : m.uncertain_figures) {
     const auto f =
         std::find_if(table.begin(), table.end(), [&](const figure& x) { return x.name == w.name; });
     if (f == table.end()) continue;

@@ -151,7 +151,7 @@ struct uvm_costs {
 };
 
 // Smallest and largest value of an uncertain figure. Bounds on simulated times follow from them.
-struct figure_bounds {
+struct uncertain_figure {
   std::string name;  // "uvm.evict_ns"
   std::int64_t min_value = 0, max_value = 0;
 };
@@ -199,7 +199,7 @@ struct machine {
   std::uint64_t beside_copy_percent = 0;
 
   std::vector<operator_speed> operators;  // the first matching entry applies; without one, 100 percent
-  std::vector<figure_bounds> bounds;
+  std::vector<uncertain_figure> uncertain_figures;
 
   uvm_costs uvm;
 };

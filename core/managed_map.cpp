@@ -65,10 +65,11 @@ range managed_map::range_of(tensor_id t, const box& part) const {
           (is_last ? l.bytes : round_down(end_in_tensor, unit)) - begin_in_tensor};
 }
 
-// Whether the lifetime `later` has reused addresses of tensor t at action `now`. Plans repeat, so before the
+// Whether `other_lifetime` has reused addresses of tensor t at action `now`. Plans repeat, so before the
 // tensor's lifetime begins the state is that at the end of the last iteration.
-bool managed_map::has_reused_addresses_of(std::uint32_t later, tensor_id t, std::uint32_t now) const {
-  const std::uint32_t born = lifetime_of(t).begin, taken = table_.lifetimes[later].begin;
+bool managed_map::has_reused_addresses_of(std::uint32_t other_lifetime, tensor_id t,
+                                          std::uint32_t now) const {
+  const std::uint32_t born = lifetime_of(t).begin, taken = table_.lifetimes[other_lifetime].begin;
   return now >= born ? born < taken && taken <= now : taken > born || taken <= now;
 }
 

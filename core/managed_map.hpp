@@ -42,7 +42,7 @@ class managed_map {
 
  private:
   std::vector<range> owned_ranges_in(tensor_id t, const range& r, std::uint32_t now) const;
-  bool has_reused_addresses_of(std::uint32_t later, tensor_id t, std::uint32_t now) const;
+  bool has_reused_addresses_of(std::uint32_t other_lifetime, tensor_id t, std::uint32_t now) const;
 
   const graph& g_;
 

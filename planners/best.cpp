@@ -179,14 +179,14 @@ class best_search {
     accept_if_faster(plan_small_network(p_, place_, fixed, rungs_, {for_budget, for_budgets}, work_));
   }
 
-  split_outcome search_split(std::size_t split, const effort_limits& most, byte_count live_limit,
+  split_outcome search_split(std::size_t split_index, const effort_limits& most, byte_count live_limit,
                              nanoseconds time_to_beat) {
-    search_space& of = spaces_.of(split);
+    search_space& of = spaces_.of(split_index);
     min_memory_ = std::min(min_memory_, of.min_memory());
-    if (of.min_memory() > p_.budget) return {split};
+    if (of.min_memory() > p_.budget) return {split_index};
     repair_result found = decide_and_place(of, place_, {p_.budget, live_limit, time_to_beat}, most);
-    if (!found.best) return {split, any_time, live_limit, found.is_cut_off, found.is_promising};
-    const split_outcome seen{split, found.best->placed.time, found.live_limit};
+    if (!found.best) return {split_index, any_time, live_limit, found.is_cut_off, found.is_promising};
+    const split_outcome seen{split_index, found.best->placed.time, found.live_limit};
     accept_if_faster(std::move(found.best->placed));
     return seen;
   }

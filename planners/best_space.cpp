@@ -123,7 +123,7 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool ma
       decisions_(gaps_.size()),
       timing_(gaps_.size(), swap_timing::none),
       swap_counts_(p.network.tensors.size(), 0),
-      staged_(p.network.tensors.size(), false) {
+      staged_tensors_(p.network.tensors.size(), false) {
   forecast_.set_waits(waits);
   classes_ = find_gap_classes(uses_, gaps_, forecast_);
   min_memory_ = min_memory_of(p.network, uses_, gaps_, forecast_, may_swap_);
@@ -171,7 +171,7 @@ evaluation search_space::memory_of(const std::vector<treatment>& treatments, byt
   const std::uint64_t visited = evaluator_.visited_count();
   if (differs_widely(treatments)) {
     restart_from(treatments);
-    if (!evaluator_.rebuild(decisions_, staged_, budget, max_events(uses_))) {
+    if (!evaluator_.rebuild(decisions_, staged_tensors_, budget, max_events(uses_))) {
       work_ += of_visit * (evaluator_.visited_count() - visited);
       current_.clear();
       totals_ = {};
@@ -180,13 +180,13 @@ evaluation search_space::memory_of(const std::vector<treatment>& treatments, byt
   }
   undo_evaluated();
   apply_treatments(treatments);
-  totals_ = evaluator_.evaluate(decisions_, staged_, changed_gaps_, budget);
+  totals_ = evaluator_.evaluate(decisions_, staged_tensors_, changed_gaps_, budget);
   if (swap_fitter_) work_ += gaps_.size() / 8 + 4 * transfer_placer_.swapped_gaps().size();
   if (swap_fitter_ && totals_.excess > 0 &&
       swap_fitter_->fit(transfer_placer_.swapped_gaps(), timing_, evaluator_.new_live_at_positions(), budget,
                         decisions_)) {
     record_changed_swaps();
-    totals_ = evaluator_.evaluate(decisions_, staged_, changed_gaps_, budget);
+    totals_ = evaluator_.evaluate(decisions_, staged_tensors_, changed_gaps_, budget);
     work_ += of_evaluation + uses_.order.size() / 2;
   }
   work_ += of_evaluation + of_visit * (evaluator_.visited_count() - visited);
@@ -227,7 +227,7 @@ void search_space::update_swap_timing(std::size_t c, treatment how) {
     if (now != swap_timing::none) ++swap_counts_[t];
     timing_[x] = now;
   }
-  staged_[t] = swap_counts_[t] > 0;
+  staged_tensors_[t] = swap_counts_[t] > 0;
 }
 
 void search_space::undo_evaluated() {
@@ -281,7 +281,7 @@ void search_space::add_time(evaluation& e, nanoseconds max_time) {
       totals_.peak};
   const nanoseconds least_price = e.min_time - totals_.compute_time;
   static_cast<lane_totals&>(e.forecast) =
-      forecast_.forecast_time(events, staged_, memory, max_time - least_price);
+      forecast_.forecast_time(events, staged_tensors_, memory, max_time - least_price);
   work_ += 2 * events.size();
   e.forecast.time +=
       copy_price(p_, e.forecast.bytes_to_device, e.forecast.bytes_to_host, e.forecast.copy_count);
@@ -306,10 +306,10 @@ memory_plan search_space::plan(const std::vector<treatment>& treatments, byte_co
 
 std::optional<nanoseconds> forecast_time(const search_space& of, const std::vector<decision>& decisions,
                                          byte_count budget) {
-  const std::vector<bool> staged = find_staged_tensors(of.uses(), of.gaps(), decisions);
+  const std::vector<bool> staged_tensors = find_staged_tensors(of.uses(), of.gaps(), decisions);
   event_builder builder(of.of_problem().network, of.uses(), of.gaps());
   forecaster costs(of.of_problem(), of.uses());
-  const prediction found = costs.forecast(builder.build(decisions, staged), staged);
+  const prediction found = costs.forecast(builder.build(decisions, staged_tensors), staged_tensors);
   if (found.peak > budget) return std::nullopt;
   return found.time +
          copy_price(of.of_problem(), found.bytes_to_device, found.bytes_to_host, found.copy_count);

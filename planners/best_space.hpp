@@ -124,7 +124,7 @@ class search_space {
   std::vector<decision> decisions_;             // decisions that follow from `evaluated_`
   std::vector<swap_timing> timing_;             // per gap: how `evaluated_` swaps it
   std::vector<std::uint32_t> swap_counts_;      // per tensor: number of gaps in which `evaluated_` swaps it
-  std::vector<bool> staged_;                    // per tensor: `evaluated_` swaps it in some gap
+  std::vector<bool> staged_tensors_;            // per tensor: `evaluated_` swaps it in some gap
   std::vector<std::uint32_t>
       changed_gaps_;    // gaps whose decisions differ between `evaluated_` and `current_`
   list_totals totals_;  // totals of `evaluated_`

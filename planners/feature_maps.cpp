@@ -72,11 +72,12 @@ label_evaluator::outcome label_evaluator::place(std::vector<decision> decisions,
   outcome o;
   o.fit = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
   if (o.fit.peak <= room) {
-    const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions);
-    const std::span<const event> events = builder_.build(decisions, staged);
+    const std::vector<bool> staged_tensors = find_staged_tensors(uses_, gaps_, decisions);
+    const std::span<const event> events = builder_.build(decisions, staged_tensors);
     o.events.assign(events.begin(), events.end());
-    o.predicted = o.fit.last_forecast ? *o.fit.last_forecast : forecaster_.forecast_memory(o.events, staged);
-    forecaster_.add_time(o.events, staged, o.predicted);
+    o.predicted =
+        o.fit.last_forecast ? *o.fit.last_forecast : forecaster_.forecast_memory(o.events, staged_tensors);
+    forecaster_.add_time(o.events, staged_tensors, o.predicted);
   }
   o.decisions = std::move(decisions);
   return o;

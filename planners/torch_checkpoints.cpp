@@ -40,7 +40,7 @@ class graph_cuts {
 
 graph_cuts::graph_cuts(const torch_dataflow& dataflow) : flow_(dataflow) {
   torch_orders orders(dataflow);  // leaves out nodes that only the backward graph needs
-  orders.set_fates(std::vector<torch_fate>(dataflow.root.size(), torch_fate::recomputed));
+  orders.set_fates(std::vector<torch_fate>(dataflow.memory_owner.size(), torch_fate::recomputed));
   std::int64_t written = 0;
   for (const torch_id v : order_ = orders.forward) {
     if (dataflow.at(dataflow.producer(v)).kind == torch_kind::kernel) written += dataflow.at(v).bytes;
@@ -50,7 +50,7 @@ graph_cuts::graph_cuts(const torch_dataflow& dataflow) : flow_(dataflow) {
 }
 
 void graph_cuts::find_lifetimes() {
-  std::vector<std::size_t> span_of(flow_.root.size(), SIZE_MAX);
+  std::vector<std::size_t> span_of(flow_.memory_owner.size(), SIZE_MAX);
   for (std::size_t p = 0; p < order_.size(); ++p) {
     const torch_id v = order_[p];
     for (const torch_id b : flow_.sources[v]) {

@@ -11,7 +11,7 @@ namespace um {
 class torch_copies {
  public:
   explicit torch_copies(const torch_orders& orders)
-      : orders_(orders), first_read_(orders.dataflow.root.size()) {}
+      : orders_(orders), first_read_(orders.dataflow.memory_owner.size()) {}
 
   // Plans copies so that none delays a kernel even if all take `factor` (at least 1) times as long as
   // forecast.

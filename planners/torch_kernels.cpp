@@ -29,19 +29,19 @@ bool is_read_by_windows(const torch_dataflow& dataflow, const std::vector<char>&
   return std::ranges::any_of(dataflow.readers[v], [&](torch_id w) {
     return runs[w] && dataflow.at(w).kind == torch_kind::reduction &&
            std::ranges::any_of(dataflow.at(w).shifted_inputs,
-                               [&](torch_id u) { return dataflow.root[u] == v; });
+                               [&](torch_id u) { return dataflow.memory_owner[u] == v; });
   });
 }
 
 }  // namespace
 
 torch_kernels::torch_kernels(const torch_orders& orders)
-    : orders_(orders), flow_(orders.dataflow), groups_(orders.dataflow.root.size()) {
-  const std::size_t n = flow_.root.size();
+    : orders_(orders), flow_(orders.dataflow), groups_(orders.dataflow.memory_owner.size()) {
+  const std::size_t n = flow_.memory_owner.size();
   for (auto* flags : {&runs_, &stored_, &read_outside_}) flags->resize(n);
   last_reader_.resize(n, no_node);
   kernel_of_.resize(n);
-  for (auto* roots : {&reads_, &shifted_}) roots->resize(n);
+  for (auto* owners : {&reads_, &shifted_}) owners->resize(n);
   inlined_ops_.resize(n);
   library_depth_.resize(n);
 }
@@ -74,8 +74,8 @@ void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
   for (std::size_t k = 0; k < kernel_count_; ++k) place_kernel(k, false);
 }
 
-bool torch_kernels::is_kept(torch_id root, bool backward) const {
-  return backward ? flow_.is_backward_result[root] : flow_.is_forward_result[root] || orders_.is_saved[root];
+bool torch_kernels::is_kept(torch_id v, bool backward) const {
+  return backward ? flow_.is_backward_result[v] : flow_.is_forward_result[v] || orders_.is_saved[v];
 }
 
 bool torch_kernels::is_never_fused(const torch_node& node) const {
@@ -93,8 +93,8 @@ void torch_kernels::find_reads(torch_id v) {
   };
   for (const torch_id b : flow_.sources[v]) {
     const torch_id producer = flow_.producer(b);
-    const bool is_shifted =
-        std::ranges::any_of(flow_.at(v).shifted_inputs, [&](torch_id u) { return flow_.root[u] == b; });
+    const bool is_shifted = std::ranges::any_of(flow_.at(v).shifted_inputs,
+                                                [&](torch_id u) { return flow_.memory_owner[u] == b; });
     if (!runs_[b]) {
       read(b, is_shifted);
       continue;

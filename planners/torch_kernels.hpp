@@ -8,10 +8,11 @@
 
 namespace um {
 
-// A library call, or several nodes fused into one kernel. `reads` and `writes`: roots that lie in memory.
+// A library call, or several nodes fused into one kernel. `reads` and `writes`: owners of memory,
+// without those whose value stays in the kernel.
 struct torch_kernel {
   std::vector<torch_id> members, reads, writes;
-  std::vector<torch_id> shared_reads;  // roots that several members read: Inductor does not overwrite these
+  std::vector<torch_id> shared_reads;  // that several members read: Inductor does not overwrite these
   bool is_library = false, is_placed = false;
   bool runs_early = false;  // it runs before its place in the order, since an earlier kernel needs it
 };
@@ -26,7 +27,7 @@ class torch_kernels {
   void fuse(const std::vector<torch_id>& order, bool backward);
   std::size_t count() const { return kernel_order_.size(); }
   const torch_kernel& kernel(std::size_t at) const { return kernels_[kernel_order_[at]]; }
-  // Roots that a member of a kernel reads, including results of other members.
+  // Owners of what a member of a kernel reads, including results of other members.
   const std::vector<torch_id>& reads_of(torch_id member) const { return reads_[member]; }
   // Those of them of which it reads other elements than those that it writes.
   const std::vector<torch_id>& shifted_reads_of(torch_id member) const { return shifted_[member]; }
@@ -34,8 +35,8 @@ class torch_kernels {
   bool runs(torch_id v) const { return runs_[v]; }
   // Gradients of the last fuse() that Inductor must be told to store instead of recomputing.
   const std::vector<torch_id>& gradients_to_store() const { return gradients_to_store_; }
-  // Whether a root's memory is needed after the graph.
-  bool is_kept(torch_id root, bool backward) const;
+  // Whether the memory that v owns is needed after the graph.
+  bool is_kept(torch_id v, bool backward) const;
 
  private:
   bool is_never_fused(const torch_node& node) const;
@@ -56,7 +57,7 @@ class torch_kernels {
   bool backward_ = false;
   std::vector<char> runs_, stored_, read_outside_;  // per node
   std::vector<std::vector<torch_id>> reads_,
-      shifted_;  // roots that a node reads, itself or through nodes inlined in it
+      shifted_;  // owners of what a node reads, itself or through nodes inlined in it
   std::vector<int> inlined_ops_, library_depth_;  // per node: inlined operations; library calls before it
   fusion_groups groups_;
   std::vector<torch_id> last_reader_;

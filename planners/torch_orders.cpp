@@ -6,7 +6,7 @@ namespace um {
 
 torch_dataflow::torch_dataflow(const torch_step& s)
     : step(s),
-      root(s.nodes.size()),
+      memory_owner(s.nodes.size()),
       sources(s.nodes.size()),
       readers(s.nodes.size()),
       items(s.nodes.size()),
@@ -15,13 +15,13 @@ torch_dataflow::torch_dataflow(const torch_step& s)
       first_backward(static_cast<torch_id>(s.nodes.size())) {
   for (torch_id v = 0; v < s.nodes.size(); ++v) {
     const torch_node& node = at(v);
-    root[v] = node.kind == torch_kind::view ? root[node.inputs[0]] : v;
-    is_forward_result[root[v]] |= node.is_forward_result;
-    is_backward_result[root[v]] |= node.is_backward_result;
+    memory_owner[v] = node.kind == torch_kind::view ? memory_owner[node.inputs[0]] : v;
+    is_forward_result[memory_owner[v]] |= node.is_forward_result;
+    is_backward_result[memory_owner[v]] |= node.is_backward_result;
     if (node.kind == torch_kind::view || node.kind == torch_kind::input) continue;
     computed.push_back(v);
     for (const torch_id u : node.inputs) {
-      const torch_id from = root[u];
+      const torch_id from = memory_owner[u];
       if (std::ranges::find(sources[v], from) != sources[v].end()) continue;
       sources[v].push_back(from);
       if (node.kind != torch_kind::item) readers[from].push_back(v);
@@ -34,10 +34,10 @@ torch_dataflow::torch_dataflow(const torch_step& s)
 
 torch_orders::torch_orders(const torch_dataflow& w)
     : dataflow(w),
-      is_saved(w.root.size()),
-      is_offloaded(w.root.size()),
-      needed_(w.root.size()),
-      visited_(w.root.size()) {}
+      is_saved(w.memory_owner.size()),
+      is_offloaded(w.memory_owner.size()),
+      needed_(w.memory_owner.size()),
+      visited_(w.memory_owner.size()) {}
 
 void torch_orders::set_fates(const std::vector<torch_fate>& fates) {
   find_needed(fates);

@@ -12,21 +12,21 @@ struct torch_dataflow {
   explicit torch_dataflow(const torch_step& step);
 
   const torch_node& at(torch_id v) const { return step.nodes[v]; }
-  // Bytes that PyTorch's caching allocator reserves for a root: a multiple of 512.
-  std::int64_t reserved_bytes(torch_id root_id) const { return (at(root_id).bytes + 511) / 512 * 512; }
-  // The node that writes the memory of a root.
-  torch_id producer(torch_id root_id) const {
-    return at(root_id).kind == torch_kind::item ? at(root_id).inputs[0] : root_id;
+  // Bytes that PyTorch's caching allocator reserves for the memory of a node: a multiple of 512.
+  std::int64_t reserved_bytes(torch_id owner) const { return (at(owner).bytes + 511) / 512 * 512; }
+  // The node that writes the memory that `owner` owns.
+  torch_id producer(torch_id owner) const {
+    return at(owner).kind == torch_kind::item ? at(owner).inputs[0] : owner;
   }
 
   const torch_step& step;
-  std::vector<torch_id> root;                  // per node: the node that owns its memory
+  std::vector<torch_id> memory_owner;          // per node: the node that owns its memory
   std::vector<torch_id> computed;              // nodes that are neither views nor inputs
-  std::vector<std::vector<torch_id>> sources;  // per computed node: the roots that it reads
-  std::vector<std::vector<torch_id>> readers;  // per root: the nodes, without views, that read its memory
+  std::vector<std::vector<torch_id>> sources;  // per computed node: owners of what it reads
+  std::vector<std::vector<torch_id>> readers;  // per owner: the nodes, without views, that read its memory
   std::vector<std::vector<torch_id>> items;    // per node with several results: the nodes of its results
   std::vector<char> is_forward_result,
-      is_backward_result;       // per root: it or a view of it is a result of that graph
+      is_backward_result;       // per owner: it or a view of it is a result of that graph
   torch_id first_backward = 0;  // the first node that reads an incoming gradient
 };
 

@@ -11,9 +11,9 @@ namespace um {
 
 std::int64_t torch_peak_lower_bound(const torch_step& step) {
   const torch_dataflow dataflow(step);
-  const auto bytes_of = [&](const std::vector<torch_id>& roots) {
+  const auto bytes_of = [&](const std::vector<torch_id>& owners) {
     std::int64_t bytes = 0;
-    for (const torch_id v : roots) bytes += dataflow.at(v).is_resident ? 0 : dataflow.at(v).bytes;
+    for (const torch_id v : owners) bytes += dataflow.at(v).is_resident ? 0 : dataflow.at(v).bytes;
     return bytes;
   };
   std::vector<torch_id> returned;
@@ -51,7 +51,7 @@ struct torch_model::state {
   }
   // The equivalent choice that saves only tensors which the backward graph reads.
   std::vector<torch_fate> without_unused() const {
-    std::vector<torch_fate> used(dataflow.root.size());
+    std::vector<torch_fate> used(dataflow.memory_owner.size());
     for (const torch_id v : orders.used_saved)
       used[v] = orders.is_offloaded[v] ? torch_fate::offloaded : torch_fate::saved;
     return used;
@@ -61,7 +61,7 @@ struct torch_model::state {
     has_run = true;
   }
   void count_work(std::int64_t divisor) {
-    work += static_cast<std::int64_t>(dataflow.root.size()) / divisor + lookup_overhead;
+    work += static_cast<std::int64_t>(dataflow.memory_owner.size()) / divisor + lookup_overhead;
   }
 
   torch_dataflow dataflow;
@@ -133,7 +133,7 @@ torch_plan torch_model::plan() {
   }
   torch_plan plan;
   plan.saved = p.orders.used_saved;
-  std::vector<char> recomputed(p.dataflow.root.size());
+  std::vector<char> recomputed(p.dataflow.memory_owner.size());
   for (const torch_id v : p.orders.forward) recomputed[v] = 1;
   for (const torch_id v : p.orders.backward) {
     if (recomputed[v]) plan.recomputed.push_back(v);

@@ -17,7 +17,7 @@ torch_estimate torch_walk::run_both_passes() {
   }
   // Saved tensors, the caller's results and incoming gradients are in memory from the start.
   live_ = flow_.step.base_bytes + estimate_.saved_bytes;
-  for (torch_id v = 0; v < flow_.root.size(); ++v) {
+  for (torch_id v = 0; v < flow_.memory_owner.size(); ++v) {
     const torch_node& node = flow_.at(v);
     const bool incoming = node.kind == torch_kind::input && !node.is_resident;
     const bool returned = flow_.is_forward_result[v] && node.can_run_forward && !orders_.is_saved[v];
@@ -166,8 +166,8 @@ void torch_walk::run_kernel(const torch_kernel& kernel, std::size_t t, bool back
   estimate_.excess += static_cast<double>(std::max<std::int64_t>(0, now - budget_));
   estimate_.ns += time_of(kernel);
   live_ += written;
-  for (const auto* roots : {&kernel.reads, &kernel.writes}) {
-    for (const torch_id b : *roots) {
+  for (const auto* owners : {&kernel.reads, &kernel.writes}) {
+    for (const torch_id b : *owners) {
       if (is_freed_after(b, t, backward)) live_ -= flow_.reserved_bytes(b);
     }
   }
@@ -186,7 +186,7 @@ bool torch_walk::is_freed_after(torch_id b, std::size_t t, bool backward) const 
 std::int64_t torch_walk::in_place_bytes(const torch_kernel& kernel, std::size_t t, bool backward) const {
   if (kernel.is_library) {
     const torch_node& node = flow_.at(kernel.members[0]);
-    const torch_id first = node.writes_over_first_input ? flow_.root[node.inputs[0]] : no_node;
+    const torch_id first = node.writes_over_first_input ? flow_.memory_owner[node.inputs[0]] : no_node;
     const bool is_over = first != no_node && kernels_->runs(first) && is_freed_after(first, t, backward);
     return is_over ? flow_.reserved_bytes(first) : 0;
   }

@@ -27,7 +27,7 @@ class torch_walk {
         forward_kernels_(orders),
         backward_kernels_(orders),
         copies_(orders),
-        last_use_(flow_.root.size()) {}
+        last_use_(flow_.memory_owner.size()) {}
 
   torch_estimate run_both_passes();
   const std::vector<torch_offload>& offloads() const { return copies_.offloads(); }
@@ -60,7 +60,7 @@ class torch_walk {
   // the graph.
   std::vector<std::pair<torch_id, bool>> forward_graph_, backward_graph_;
   torch_copies copies_;
-  std::vector<std::size_t> last_use_;  // per root: the last kernel that uses it
+  std::vector<std::size_t> last_use_;  // per owner: the last kernel that uses it
   // Per kernel: its start time; free bytes while it runs; live bytes after it, in this walk and in the
   // previous one; bytes that copies must free after it in addition to the previous walk.
   std::vector<std::int64_t> starts_, free_bytes_, live_after_, previous_live_after_, bytes_to_free_;

@@ -145,14 +145,14 @@ change_evaluator::change_evaluator(const use_table& uses, std::span<const gap> g
   }
 }
 
-bool change_evaluator::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged,
+bool change_evaluator::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged_tensors,
                                byte_count budget, std::int64_t max_events) {
   reset();
   gaps_with_other_transfers_.clear();
   live_at_positions_.clear();
   decisions_.assign(decisions.begin(), decisions.end());
-  staged_ = staged;
-  list_.rebuild(decisions_, staged_, budget, max_events);
+  staged_tensors_ = staged_tensors;
+  list_.rebuild(decisions_, staged_tensors_, budget, max_events);
   visited_count_ += static_cast<std::uint64_t>(list_.totals().event_count);
   return list_.totals().event_count <= max_events;
 }
@@ -167,19 +167,20 @@ void change_evaluator::reset() {
   change_.visited.clear();
   change_.unchanged.clear();
   state_changes_.clear();
-  tensors_with_changed_staging_.clear();
+  changed_tensors_.clear();
   changed_gaps_ = {};
 }
 
-list_totals change_evaluator::evaluate(std::span<const decision> decisions, const std::vector<bool>& staged,
+list_totals change_evaluator::evaluate(std::span<const decision> decisions,
+                                       const std::vector<bool>& staged_tensors,
                                        std::span<const std::uint32_t> changed, byte_count budget) {
   if (budget != list_.budget()) list_.recount_excess(budget);
   reset();
   new_decisions_ = decisions;
-  new_staged_ = &staged;
+  new_staged_tensors_ = &staged_tensors;
   changed_gaps_ = changed;
   done_ = 0;
-  total_difference_ = list_.joined_difference(staged_, staged);
+  total_difference_ = list_.joined_difference(staged_tensors_, staged_tensors);
   update_transfers();
   compare_initial_states();
   for (const std::uint32_t x : changed) enqueue_gap(x);
@@ -200,23 +201,23 @@ void change_evaluator::update_transfers() {
   all.insert(all.end(), changed_gaps_.begin(), changed_gaps_.end());
   for (const std::uint32_t changed : changed_gaps_) {
     const tensor_id t = uses_.parts[gaps_[changed].part].tensor;
-    if (staged_[t] == (*new_staged_)[t]) continue;
-    if (std::ranges::find(tensors_with_changed_staging_, t) != tensors_with_changed_staging_.end()) continue;
-    tensors_with_changed_staging_.push_back(t);
+    if (staged_tensors_[t] == (*new_staged_tensors_)[t]) continue;
+    if (std::ranges::find(changed_tensors_, t) != changed_tensors_.end()) continue;
+    changed_tensors_.push_back(t);
     std::ranges::copy(builder_.gaps_of(t), std::back_inserter(all));
   }
-  builder_.change_decisions(new_decisions_, *new_staged_, all);
+  builder_.change_decisions(new_decisions_, *new_staged_tensors_, all);
   all.erase(all.begin(), all.begin() + before);
 }
 
 // A tensor that is staged in only one of the lists starts in another place, and any of its gaps may have
 // transfers.
 void change_evaluator::compare_initial_states() {
-  for (const tensor_id t : tensors_with_changed_staging_) {
+  for (const tensor_id t : changed_tensors_) {
     for (const std::uint32_t x : builder_.gaps_of(t)) enqueue_gap(x);
     for (part_id p = uses_.first_part[t]; p < uses_.first_part[t + 1]; ++p) {
       const part_state listed = builder_.states().state_after(p, -1);
-      record_state_difference({p, -1, listed, builder_.initial_state(p, (*new_staged_)[t])}, listed);
+      record_state_difference({p, -1, listed, builder_.initial_state(p, (*new_staged_tensors_)[t])}, listed);
     }
   }
 }
@@ -277,7 +278,7 @@ void change_evaluator::rebuild_position(position at) {
   }
   const std::size_t block = change_.visited.size();
   if (block == change_.blocks.size()) change_.blocks.emplace_back();
-  list_.fill_block(change_.blocks[block], made, *new_staged_);
+  list_.fill_block(change_.blocks[block], made, *new_staged_tensors_);
   visited_count_ += 1 + made.size() / 4;
   change_.visited.push_back({at, before, block});
   for (const auto& [p, was, listed] : states.queried_parts())
@@ -310,7 +311,7 @@ void change_evaluator::accept() {
   for (const changed_state& x : state_changes_)
     states.record_change(x.part, x.after, x.old_state, x.new_state);
   for (const std::uint32_t x : changed_gaps_) decisions_[x] = new_decisions_[x];
-  for (const tensor_id t : tensors_with_changed_staging_) staged_[t] = (*new_staged_)[t];
+  for (const tensor_id t : changed_tensors_) staged_tensors_[t] = (*new_staged_tensors_)[t];
   gaps_with_other_transfers_.clear();
   list_.set_totals(new_totals_);
   reset();

@@ -78,11 +78,11 @@ class change_evaluator {
 
   // Makes the list of these decisions the current one. Returns false if it exceeds `max_events`; then there
   // is no current list.
-  bool rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget,
-               std::int64_t max_events = std::numeric_limits<std::int64_t>::max());
+  bool rebuild(std::span<const decision> decisions, const std::vector<bool>& staged_tensors,
+               byte_count budget, std::int64_t max_events = std::numeric_limits<std::int64_t>::max());
   // Returns the totals of the list for `decisions`, which differ from the current ones only at the gaps
-  // `changed`. `staged` must be find_staged_tensors() of them. Keeps references to all three until accept().
-  list_totals evaluate(std::span<const decision> decisions, const std::vector<bool>& staged,
+  // `changed`. `staged_tensors` is find_staged_tensors() of them. Keeps all three references until accept().
+  list_totals evaluate(std::span<const decision> decisions, const std::vector<bool>& staged_tensors,
                        std::span<const std::uint32_t> changed, byte_count budget);
   // Makes the list that was evaluated last the current one.
   void accept();
@@ -119,7 +119,7 @@ class change_evaluator {
   }
   // Of the gap in the evaluated list if `is_new`, otherwise in the current one.
   gap_transfers transfers_of(std::uint32_t x, bool is_new) const {
-    const bool staged = (is_new ? *new_staged_ : staged_)[uses_.parts[gaps_[x].part].tensor];
+    const bool staged = (is_new ? *new_staged_tensors_ : staged_tensors_)[uses_.parts[gaps_[x].part].tensor];
     return transfers_of_gap(gaps_[x], is_new ? new_decisions_[x] : decisions_[x], staged, uses_.end());
   }
 
@@ -127,19 +127,18 @@ class change_evaluator {
   std::span<const gap> gaps_;
   event_builder& builder_;
   event_list list_;
-  std::vector<std::vector<position>>
-      recompute_touches_;  // per part: positions whose recomputation touches it
+  std::vector<std::vector<position>> recompute_touches_;  // per part: positions whose recompute touches it
   std::vector<decision> decisions_;
-  std::vector<bool> staged_;
+  std::vector<bool> staged_tensors_;
 
   // The change that evaluate() got last.
   std::span<const decision> new_decisions_;
-  const std::vector<bool>* new_staged_ = nullptr;
+  const std::vector<bool>* new_staged_tensors_ = nullptr;
   std::span<const std::uint32_t> changed_gaps_;
   // Gaps whose transfers in the builder's index may be those of the last evaluated list, not the current one.
   std::vector<std::uint32_t> gaps_with_other_transfers_;
-  std::vector<tensor_id> tensors_with_changed_staging_;  // staged in only one of the two lists
-  position done_ = 0;                                    // everything before is known
+  std::vector<tensor_id> changed_tensors_;  // staged in only one of the two lists
+  position done_ = 0;                       // everything before is known
   position_set pending_positions_;
   list_change change_;
   std::vector<changed_state> state_changes_;

@@ -47,36 +47,37 @@ std::uint32_t event_builder::gap_after(part_id p, position at) const {
   return first_gap_[p] + static_cast<std::uint32_t>(std::prev(later) - all.begin());
 }
 
-part_state event_builder::initial_state(part_id p, bool staged) const {
+part_state event_builder::initial_state(part_id p, bool is_staged) const {
   const part_info& x = parts_[p];
-  if (staged) return x.persists ? valid_at_home : 0;
+  if (is_staged) return x.persists ? valid_at_home : 0;
   return static_cast<part_state>((x.persists ? on_device : 0) | (x.keeps_memory ? occupies_memory : 0));
 }
 
 std::span<const event> event_builder::build(std::span<const decision> decisions,
-                                            const std::vector<bool>& staged) {
-  set_decisions(decisions, staged);
+                                            const std::vector<bool>& staged_tensors) {
+  set_decisions(decisions, staged_tensors);
   check_recomputes();
   states_.assume_all_known();
-  for (part_id p = 0; p < parts_.size(); ++p)
-    states_.set_initial(p, initial_state(p, staged[parts_[p].tensor]));
+  for (part_id p = 0; p < parts_.size(); ++p) states_.set_initial(p, initial_state(p, is_staged(p)));
   events_.clear();
   for (position at = 0; at < uses_.end(); ++at) append_events(at);
   return events_;
 }
 
-void event_builder::set_decisions(std::span<const decision> decisions, const std::vector<bool>& staged) {
-  change_decisions(decisions, staged, {});
+void event_builder::set_decisions(std::span<const decision> decisions,
+                                  const std::vector<bool>& staged_tensors) {
+  change_decisions(decisions, staged_tensors, {});
   transfers_.clear();
-  for (tensor_id t = 0; t < staged.size(); ++t) {
-    if (staged[t]) std::ranges::for_each(gaps_of(t), [&](std::uint32_t x) { set_transfers_of_gap(x); });
+  for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
+    if (is_staged(gaps_[x].part)) set_transfers_of_gap(x);
   }
 }
 
-void event_builder::change_decisions(std::span<const decision> decisions, const std::vector<bool>& staged,
+void event_builder::change_decisions(std::span<const decision> decisions,
+                                     const std::vector<bool>& staged_tensors,
                                      std::span<const std::uint32_t> changed) {
   decisions_ = decisions;
-  staged_ = &staged;
+  staged_tensors_ = &staged_tensors;
   for (const std::uint32_t x : changed) set_transfers_of_gap(x);
 }
 
@@ -133,9 +134,9 @@ void part_states::record_query(part_id p) {
   queried_parts_.push_back({p, x.current, after});
 }
 
-gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, position end) {
+gap_transfers transfers_of_gap(const gap& e, const decision& d, bool is_staged, position end) {
   gap_transfers m;
-  if (!staged || d.choice == gap_choice::recompute) return m;
+  if (!is_staged || d.choice == gap_choice::recompute) return m;
   if (d.choice == gap_choice::keep) {
     if (e.last_use < 0) m.return_before = 0;
     if (e.next_use == end) m.leave_after = e.last_use;
@@ -237,7 +238,7 @@ void event_builder::require_part(part_id p, position reader) {
   last_reader_[p] = std::max(last_reader_[p], reader);
   if (known) return;
   required_parts_.push_back(p);
-  if ((*staged_)[parts_[p].tensor] && (states_.state_of(p) & valid_at_home) != 0) return;
+  if (is_staged(p) && (states_.state_of(p) & valid_at_home) != 0) return;
   const position by = parts_[p].producer;
   if (by < 0 || by >= position_) {
     throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[p].tensor].name +
@@ -264,7 +265,7 @@ void event_builder::release_after_recompute(part_id p) {
   const decision& d = decisions_[in];
   const gap& e = gaps_[in];
   // A staged tensor that must be kept has already left after its last use.
-  const bool left = (*staged_)[parts_[p].tensor] && e.next_use == uses_.end();
+  const bool left = is_staged(p) && e.next_use == uses_.end();
   if (d.choice == gap_choice::keep && !left) return;
   if (d.choice == gap_choice::recompute && position_ >= d.return_before) return;
   if (d.choice == gap_choice::recompute) return append_discard(p);
@@ -280,11 +281,11 @@ void event_builder::discard_after_use(const part_touch& x) {
 
 std::vector<bool> find_staged_tensors(const use_table& uses, std::span<const gap> gaps,
                                       std::span<const decision> decisions) {
-  std::vector<bool> staged(uses.first_part.size() - 1, false);
+  std::vector<bool> staged_tensors(uses.first_part.size() - 1, false);
   for (std::size_t x = 0; x < gaps.size(); ++x) {
-    if (decisions[x].choice == gap_choice::swap) staged[uses.parts[gaps[x].part].tensor] = true;
+    if (decisions[x].choice == gap_choice::swap) staged_tensors[uses.parts[gaps[x].part].tensor] = true;
   }
-  return staged;
+  return staged_tensors;
 }
 
 std::vector<event> build_events(const graph& g, const use_table& uses, std::span<const gap> gaps,

@@ -173,9 +173,9 @@ struct gap_transfers {
   position return_before = -1, leave_after = -1;
   friend bool operator==(const gap_transfers&, const gap_transfers&) = default;
 };
-// `staged`: whether the tensor's residence is `staged`; otherwise there are no transfers. `end`: size of the
-// order.
-gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, position end);
+// `is_staged`: whether the tensor's residence is `staged`; otherwise there are no transfers. `end`: size of
+// the order.
+gap_transfers transfers_of_gap(const gap& e, const decision& d, bool is_staged, position end);
 
 // Index of transfers by position: the parts that return before it, and the gaps whose parts leave after it.
 class transfer_index {
@@ -227,15 +227,15 @@ class event_builder {
  public:
   event_builder(const graph& g, const use_table& uses, std::span<const gap> gaps);
 
-  // The result is valid until the next call. `staged`: as find_staged_tensors() returns.
-  std::span<const event> build(std::span<const decision> decisions, const std::vector<bool>& staged);
+  // The result is valid until the next call. `staged_tensors`: as find_staged_tensors() returns.
+  std::span<const event> build(std::span<const decision> decisions, const std::vector<bool>& staged_tensors);
 
   // --- building single positions ---
-  void set_decisions(std::span<const decision> decisions, const std::vector<bool>& staged);
+  void set_decisions(std::span<const decision> decisions, const std::vector<bool>& staged_tensors);
   // The same, where decisions and staging differ for the gaps `changed` alone.
-  void change_decisions(std::span<const decision> decisions, const std::vector<bool>& staged,
+  void change_decisions(std::span<const decision> decisions, const std::vector<bool>& staged_tensors,
                         std::span<const std::uint32_t> changed);
-  part_state initial_state(part_id p, bool staged) const;
+  part_state initial_state(part_id p, bool is_staged) const;
   part_states& states() { return states_; }
   // The events of one position, valid until the next call.
   std::span<const event> build_position(position at);
@@ -254,15 +254,15 @@ class event_builder {
   }
   void append_events(position at);
   void set_transfers_of_gap(std::uint32_t x) {
-    transfers_.set(
-        x, gaps_[x],
-        transfers_of_gap(gaps_[x], decisions_[x], (*staged_)[parts_[gaps_[x].part].tensor], uses_.end()));
+    transfers_.set(x, gaps_[x],
+                   transfers_of_gap(gaps_[x], decisions_[x], is_staged(gaps_[x].part), uses_.end()));
   }
   void check_recomputes() const;
+  bool is_staged(part_id p) const { return (*staged_tensors_)[parts_[p].tensor]; }
   bool is_on_device(part_id p) { return states_.is_on_device(p); }
   void mark_on_device(part_id p) { states_.state_of(p) |= on_device | occupies_memory; }
   void mark_off_device(part_id p) {
-    states_.state_of(p) = parts_[p].keeps_memory && !(*staged_)[parts_[p].tensor] ? occupies_memory : 0;
+    states_.state_of(p) = parts_[p].keeps_memory && !is_staged(p) ? occupies_memory : 0;
   }
   void append_prefetch(part_id p);
   void append_evict(part_id p);
@@ -282,10 +282,9 @@ class event_builder {
   std::vector<part_touch> touches_;         // of all positions, one after another
   std::vector<std::uint32_t> first_touch_;  // per position, and one past the last
   std::span<const decision> decisions_;
-  const std::vector<bool>* staged_ = nullptr;
+  const std::vector<bool>* staged_tensors_ = nullptr;
   part_states states_;
-  std::vector<position>
-      last_reader_;  // per part: position of the last event that reads it while it is off the device
+  std::vector<position> last_reader_;  // per part: the last position that reads it while it is off the device
   transfer_index transfers_;
   std::vector<event> events_;
   std::vector<part_id> required_parts_, new_parts_;

@@ -6,29 +6,29 @@ namespace um {
 
 device_residency::device_residency(const event_costs& costs) : costs_(costs), parts_(costs.parts.size()) {}
 
-byte_count device_residency::replay(std::span<const event> events, const std::vector<bool>& staged) {
-  reset(events.size(), staged);
+byte_count device_residency::replay(std::span<const event> events, const std::vector<bool>& staged_tensors) {
+  reset(events.size(), staged_tensors);
   apply(events);
   const auto count = static_cast<std::uint32_t>(events.size());
   for (part_id p = 0; p < costs_.parts.size(); ++p) {
     if (parts_[p].state != presence::present) continue;
     const part_costs& part = costs_.parts[p];
-    remove_part(p, part.survives && !staged[part.tensor] ? count : parts_[p].last_touch + 1);
+    remove_part(p, part.survives && !staged_tensors[part.tensor] ? count : parts_[p].last_touch + 1);
   }
   return sum_live_bytes(events);
 }
 
-void device_residency::reset(std::size_t events, const std::vector<bool>& staged) {
+void device_residency::reset(std::size_t events, const std::vector<bool>& staged_tensors) {
   live_bytes_.assign(events + 1, 0);
   in_place_outputs_.clear();
   parts_.assign(costs_.parts.size(), {});
   permanent_bytes_ = 0;
   for (part_id p = 0; p < parts_.size(); ++p) {
-    if (!costs_.parts[p].keeps_memory || staged[costs_.parts[p].tensor]) continue;
+    if (!costs_.parts[p].keeps_memory || staged_tensors[costs_.parts[p].tensor]) continue;
     parts_[p].state = presence::permanent;
     permanent_bytes_ += costs_.parts[p].bytes;
   }
-  permanent_bytes_ -= joined_bytes(costs_, staged);
+  permanent_bytes_ -= joined_bytes(costs_, staged_tensors);
 }
 
 void device_residency::apply(std::span<const event> events) {
@@ -53,14 +53,14 @@ void device_residency::apply(std::span<const event> events) {
 }
 
 std::span<const byte_count> device_residency::live_bytes_within(
-    std::span<const event> events, const std::vector<bool>& staged,
+    std::span<const event> events, const std::vector<bool>& staged_tensors,
     std::span<const part_states::queried_part> touched) {
   for (const part_states::queried_part& x : touched) {
     const part_costs& part = costs_.parts[x.part];
     parts_[x.part].last_in_place = no_event;
-    parts_[x.part].state = part.keeps_memory && !staged[part.tensor] ? presence::permanent
-                           : (x.old_state & on_device) != 0          ? presence::present
-                                                                     : presence::absent;
+    parts_[x.part].state = part.keeps_memory && !staged_tensors[part.tensor] ? presence::permanent
+                           : (x.old_state & on_device) != 0                  ? presence::present
+                                                                             : presence::absent;
     parts_[x.part].last_touch = no_event;
   }
   live_bytes_.assign(events.size() + 1, 0);

@@ -15,13 +15,13 @@ class device_residency {
   explicit device_residency(const event_costs& costs);
 
   // Replays the events. Returns the maximum number of bytes alive at once.
-  byte_count replay(std::span<const event> events, const std::vector<bool>& staged);
+  byte_count replay(std::span<const event> events, const std::vector<bool>& staged_tensors);
 
   // Replays the events of one position. Returns the bytes alive at each event, less those alive before the
   // first, modulo 2^64. `touched`: the parts that the events touch, perhaps others, with their states before
   // the position. The result is valid until the next call of any member.
   std::span<const byte_count> live_bytes_within(std::span<const event> events,
-                                                const std::vector<bool>& staged,
+                                                const std::vector<bool>& staged_tensors,
                                                 std::span<const part_states::queried_part> touched);
 
   // Bytes alive at each event of the last replay().
@@ -39,7 +39,7 @@ class device_residency {
     std::uint32_t event = 0;  // index of the event that computes it
     byte_count bytes = 0;
   };
-  void reset(std::size_t events, const std::vector<bool>& staged);
+  void reset(std::size_t events, const std::vector<bool>& staged_tensors);
   void apply(std::span<const event> events);
   void apply_compute(const event& e, std::uint32_t event_index);
   void touch_part(part_id p, std::uint32_t event_index);

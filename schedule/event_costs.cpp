@@ -56,10 +56,10 @@ std::vector<joined_tensors> find_joined_tensors(
 
 }  // namespace
 
-byte_count joined_bytes(const event_costs& costs, const std::vector<bool>& staged) {
+byte_count joined_bytes(const event_costs& costs, const std::vector<bool>& staged_tensors) {
   byte_count bytes = 0;
   for (const joined_tensors& x : costs.joined) {
-    if (!staged[x.input] && !staged[x.output]) bytes += x.bytes;
+    if (!staged_tensors[x.input] && !staged_tensors[x.output]) bytes += x.bytes;
   }
   return bytes;
 }

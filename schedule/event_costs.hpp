@@ -56,7 +56,7 @@ struct event_costs {
 };
 
 // Bytes that `parts` counts twice, since tensors that are not staged lie in the same memory.
-byte_count joined_bytes(const event_costs& costs, const std::vector<bool>& staged);
+byte_count joined_bytes(const event_costs& costs, const std::vector<bool>& staged_tensors);
 
 // Calls cost_of() once for every position, and once more if its recomputation is another operator.
 event_costs tabulate_costs(const problem& p, const use_table& uses);

@@ -168,18 +168,18 @@ event_list::event_list(const use_table& uses, event_builder& events, forecaster&
       recomputed_before_(uses.order.size()),
       live_bytes_(uses.order.size()) {}
 
-void event_list::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged,
+void event_list::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged_tensors,
                          byte_count budget, std::int64_t max_events) {
   part_states& states = builder_.states();
-  builder_.set_decisions(decisions, staged);
+  builder_.set_decisions(decisions, staged_tensors);
   for (auto& all : recomputed_before_) all.clear();
   std::int64_t alive = 0;
   for (part_id p = 0; p < uses_.parts.size(); ++p) {
-    const part_state s = builder_.initial_state(p, staged[uses_.parts[p].tensor]);
+    const part_state s = builder_.initial_state(p, staged_tensors[uses_.parts[p].tensor]);
     states.reset_history(p, s);
     if ((s & occupies_memory) != 0) alive += static_cast<std::int64_t>(uses_.parts[p].bytes);
   }
-  alive -= static_cast<std::int64_t>(forecaster_.joined_bytes(staged));
+  alive -= static_cast<std::int64_t>(forecaster_.joined_bytes(staged_tensors));
   totals_ = {};
   std::vector<live_tree::live_at_events> live(uses_.order.size());
   std::vector<std::int64_t> before(uses_.order.size());
@@ -188,7 +188,7 @@ void event_list::rebuild(std::span<const decision> decisions, const std::vector<
     states.begin_step(at);
     before[i] = alive;
     const std::span<const event> made = builder_.build_position(at);
-    fill_block(blocks_[i], made, staged);
+    fill_block(blocks_[i], made, staged_tensors);
     add_to_totals(totals_, blocks_[i].totals);
     if (totals_.event_count > max_events) return;
     replace_recomputes({}, blocks_[i].events, at);
@@ -212,10 +212,11 @@ void event_list::recount_excess(byte_count budget) {
   totals_.excess = all.excess;
 }
 
-void event_list::fill_block(position_block& b, std::span<const event> made, const std::vector<bool>& staged) {
+void event_list::fill_block(position_block& b, std::span<const event> made,
+                            const std::vector<bool>& staged_tensors) {
   b.events.assign(made.begin(), made.end());
   const std::span<const byte_count> live =
-      forecaster_.live_bytes_within(b.events, staged, builder_.states().queried_parts());
+      forecaster_.live_bytes_within(b.events, staged_tensors, builder_.states().queried_parts());
   b.live_bytes.assign(live.begin(), live.end());
   b.totals = {};
   b.totals.event_count = static_cast<std::int64_t>(made.size());

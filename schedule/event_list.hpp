@@ -93,17 +93,18 @@ class event_list {
   event_list(const use_table& uses, event_builder& events, forecaster& costs);
 
   // Builds the list for these decisions. Stops, with part of it, as soon as it exceeds `max_events`.
-  void rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget,
-               std::int64_t max_events);
+  void rebuild(std::span<const decision> decisions, const std::vector<bool>& staged_tensors,
+               byte_count budget, std::int64_t max_events);
   void recount_excess(byte_count budget);
   byte_count budget() const { return budget_; }
   // Bytes more at every event if other tensors are staged, since fewer of the rest are joined.
-  std::int64_t joined_difference(const std::vector<bool>& staged, const std::vector<bool>& others) const {
-    return static_cast<std::int64_t>(forecaster_.joined_bytes(staged)) -
+  std::int64_t joined_difference(const std::vector<bool>& staged_tensors,
+                                 const std::vector<bool>& others) const {
+    return static_cast<std::int64_t>(forecaster_.joined_bytes(staged_tensors)) -
            static_cast<std::int64_t>(forecaster_.joined_bytes(others));
   }
   // Fills a block from the events that event_builder just built for its position.
-  void fill_block(position_block& b, std::span<const event> made, const std::vector<bool>& staged);
+  void fill_block(position_block& b, std::span<const event> made, const std::vector<bool>& staged_tensors);
   // Exchanges the block of a position with `other`. `before`: bytes alive before the position.
   void exchange_block(position at, position_block& other, std::int64_t before);
   void add_live_bytes(position begin, position end, std::int64_t bytes) {

@@ -59,16 +59,16 @@ class transfer_fitter {
   }
 
   prediction forecast_memory() {
-    const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions_);
-    return forecaster_.forecast_memory(builder_.build(decisions_, staged), staged);
+    const std::vector<bool> staged_tensors = find_staged_tensors(uses_, gaps_, decisions_);
+    return forecaster_.forecast_memory(builder_.build(decisions_, staged_tensors), staged_tensors);
   }
 
   // Updates live_bytes_. Where a recomputation fetches a part before its decided return, moves the return to
   // that position. Returns whether any return moved.
   bool update_live_bytes_and_returns() {
-    const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions_);
-    const std::span<const event> events = builder_.build(decisions_, staged);
-    result_.peak = forecaster_.forecast_memory(events, staged).peak;
+    const std::vector<bool> staged_tensors = find_staged_tensors(uses_, gaps_, decisions_);
+    const std::span<const event> events = builder_.build(decisions_, staged_tensors);
+    result_.peak = forecaster_.forecast_memory(events, staged_tensors).peak;
     live_bytes_ = live_at_positions(uses_, events, forecaster_.live_bytes());
     result_.peak_position =
         static_cast<position>(std::ranges::max_element(live_bytes_) - live_bytes_.begin());

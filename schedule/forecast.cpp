@@ -44,7 +44,7 @@ lane_simulator::lane_simulator(const event_costs& costs)
   }
 }
 
-lane_totals lane_simulator::simulate(std::span<const event> events, const std::vector<bool>& staged,
+lane_totals lane_simulator::simulate(std::span<const event> events, const std::vector<bool>& staged_tensors,
                                      const memory_profile& memory, nanoseconds max_time) {
   totals_ = {};
   for (auto& l : lanes_) l.clear();
@@ -57,7 +57,7 @@ lane_totals lane_simulator::simulate(std::span<const event> events, const std::v
     return totals_;
   }
   memory_ = memory;
-  reset(events, staged);
+  reset(events, staged_tensors);
   for (std::size_t i = 0; i < events.size(); ++i) {
     const event& e = events[i];
     const auto event_index = static_cast<std::int32_t>(i);
@@ -92,11 +92,11 @@ nanoseconds lane_simulator::time_without_copies_of(part_id p) {
   return time;
 }
 
-void lane_simulator::reset(std::span<const event> events, const std::vector<bool>& staged) {
+void lane_simulator::reset(std::span<const event> events, const std::vector<bool>& staged_tensors) {
   is_copied_.assign(costs_.parts.size(), 0);
   std::ranges::fill(last_touches_, absent);
   for (const part_id p : keeping_) {
-    if (!staged[costs_.parts[p].tensor]) last_touches_[p] = permanent;
+    if (!staged_tensors[costs_.parts[p].tensor]) last_touches_[p] = permanent;
   }
   for (const event& e : events) {
     if (!is_copy(e)) continue;
@@ -207,15 +207,16 @@ void lane_simulator::wait_for_memory(std::int32_t event_index, last_events& afte
                std::ranges::lower_bound(releases_, releases_.back().bytes - spare, {}, &release::bytes)->by);
 }
 
-prediction forecaster::forecast_memory(std::span<const event> events, const std::vector<bool>& staged) {
+prediction forecaster::forecast_memory(std::span<const event> events,
+                                       const std::vector<bool>& staged_tensors) {
   prediction found;
-  found.peak = residency_.replay(events, staged);
+  found.peak = residency_.replay(events, staged_tensors);
   return found;
 }
 
-prediction forecaster::forecast(std::span<const event> events, const std::vector<bool>& staged) {
-  prediction found = forecast_memory(events, staged);
-  add_time(events, staged, found);
+prediction forecaster::forecast(std::span<const event> events, const std::vector<bool>& staged_tensors) {
+  prediction found = forecast_memory(events, staged_tensors);
+  add_time(events, staged_tensors, found);
   return found;
 }
 

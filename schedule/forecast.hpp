@@ -39,7 +39,7 @@ class lane_simulator {
   explicit lane_simulator(const event_costs& costs);
 
   // Stops as soon as the time is known to exceed `max_time`, and then returns some time above it.
-  lane_totals simulate(std::span<const event> events, const std::vector<bool>& staged,
+  lane_totals simulate(std::span<const event> events, const std::vector<bool>& staged_tensors,
                        const memory_profile& memory, nanoseconds max_time);
 
   // Sets which releases allocations wait for in later simulations.
@@ -63,7 +63,7 @@ class lane_simulator {
     byte_count bytes = 0;
     last_events by{-1, -1, -1};
   };
-  void reset(std::span<const event> events, const std::vector<bool>& staged);
+  void reset(std::span<const event> events, const std::vector<bool>& staged_tensors);
   void add_compute(const event& e, std::int32_t event_index);
   void add_fetch(part_id p, std::int32_t event_index);
   void add_evict(part_id p, std::int32_t event_index);
@@ -103,29 +103,32 @@ class forecaster {
   forecaster(const forecaster&) = delete;
   forecaster& operator=(const forecaster&) = delete;
 
-  // Forecasts time and memory. `events` and `staged` come from event_builder (schedule/decisions.hpp).
-  prediction forecast(std::span<const event> events, const std::vector<bool>& staged);
-  prediction forecast_memory(std::span<const event> events, const std::vector<bool>& staged);
+  // Forecasts time and memory. `events` and `staged_tensors` come from event_builder
+  // (schedule/decisions.hpp).
+  prediction forecast(std::span<const event> events, const std::vector<bool>& staged_tensors);
+  prediction forecast_memory(std::span<const event> events, const std::vector<bool>& staged_tensors);
   // Adds the time totals to the result of forecast_memory() for the same events, which must be the last
   // forecast.
-  void add_time(std::span<const event> events, const std::vector<bool>& staged, prediction& found) {
-    static_cast<lane_totals&>(found) =
-        forecast_time(events, staged, {live_bytes(), found.peak}, std::numeric_limits<nanoseconds>::max());
+  void add_time(std::span<const event> events, const std::vector<bool>& staged_tensors, prediction& found) {
+    static_cast<lane_totals&>(found) = forecast_time(events, staged_tensors, {live_bytes(), found.peak},
+                                                     std::numeric_limits<nanoseconds>::max());
   }
   // The time totals alone (lane_simulator::simulate).
-  lane_totals forecast_time(std::span<const event> events, const std::vector<bool>& staged,
+  lane_totals forecast_time(std::span<const event> events, const std::vector<bool>& staged_tensors,
                             const memory_profile& memory, nanoseconds max_time) {
-    return lanes_.simulate(events, staged, memory, max_time);
+    return lanes_.simulate(events, staged_tensors, memory, max_time);
   }
   bool reads_live_bytes() const { return lanes_.waits() == memory_waits::until_enough; }
 
   // As device_residency::live_bytes_within().
   std::span<const byte_count> live_bytes_within(std::span<const event> events,
-                                                const std::vector<bool>& staged,
+                                                const std::vector<bool>& staged_tensors,
                                                 std::span<const part_states::queried_part> touched) {
-    return residency_.live_bytes_within(events, staged, touched);
+    return residency_.live_bytes_within(events, staged_tensors, touched);
   }
-  byte_count joined_bytes(const std::vector<bool>& staged) const { return um::joined_bytes(costs_, staged); }
+  byte_count joined_bytes(const std::vector<bool>& staged_tensors) const {
+    return um::joined_bytes(costs_, staged_tensors);
+  }
   // Bytes alive at each event of the last list.
   std::span<const byte_count> live_bytes() const { return residency_.live_bytes(); }
 

@@ -41,14 +41,14 @@ void decisions_minimum_finder::evaluate(attempt& by, const std::vector<decision>
   constexpr std::size_t rebuild_share = 8;  // if more than one in this many gaps changed, a rebuild is faster
   const bool is_new = by.decisions.empty();
   by.decisions = decisions;
-  by.staged = find_staged_tensors(uses_, gaps_, decisions);
+  by.staged_tensors = find_staged_tensors(uses_, gaps_, decisions);
   by.changed.clear();
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     if (decisions[x] != by.evaluator.decisions()[x]) by.changed.push_back(x);
   }
   if (is_new || by.changed.size() > gaps_.size() / rebuild_share)
-    return static_cast<void>(by.evaluator.rebuild(by.decisions, by.staged, any));
-  by.evaluator.evaluate(by.decisions, by.staged, by.changed, any);
+    return static_cast<void>(by.evaluator.rebuild(by.decisions, by.staged_tensors, any));
+  by.evaluator.evaluate(by.decisions, by.staged_tensors, by.changed, any);
   by.evaluator.accept();
 }
 

@@ -35,7 +35,7 @@ class decisions_minimum_finder {
     event_builder builder;
     change_evaluator evaluator;
     std::vector<decision> decisions;
-    std::vector<bool> staged;
+    std::vector<bool> staged_tensors;
     std::vector<std::uint32_t> changed;  // indices of gaps whose decisions changed
   };
   attempt& attempt_at(std::size_t i);

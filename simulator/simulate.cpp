@@ -81,7 +81,7 @@ std::vector<nanoseconds> times_at_figure_bounds(const simulation_input& run, std
     }
   };
   add(with_fastest_figures(run.on), at_peak ? fastest_speed_percent : 100);
-  if (at_peak || !run.on.bounds.empty())
+  if (at_peak || !run.on.uncertain_figures.empty())
     add(with_slowest_figures(run.on), at_peak ? slowest_speed_percent : 100);
   return times;
 }

@@ -110,9 +110,9 @@ void gpu_time_converter::add_sample(std::uint64_t gpu, std::uint64_t cpu) {
   min_offset_ = std::min(min_offset_, cpu - gpu);
 }
 
-std::uint64_t gpu_time_converter::to_cpu_time(std::uint64_t gpu, std::uint64_t cpu) const {
+std::uint64_t gpu_time_converter::to_cpu_time(std::uint64_t gpu_time, std::uint64_t fallback) const {
   const std::uint64_t least = std::min(min_offset_before_, min_offset_);
-  return gpu == 0 || least == none ? cpu : gpu + least;
+  return gpu_time == 0 || least == none ? fallback : gpu_time + least;
 }
 
 void event_translator::add_fault(const uvm::gpu_fault& e, nanoseconds clock_offset, std::uint32_t device) {

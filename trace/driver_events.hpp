@@ -29,8 +29,8 @@ class gpu_time_converter {
  public:
   // Adds the two times of a fault.
   void add_sample(std::uint64_t gpu, std::uint64_t cpu);
-  // Returns `gpu` on the CPU's clock, or `cpu` if `gpu` is 0.
-  std::uint64_t to_cpu_time(std::uint64_t gpu, std::uint64_t cpu) const;
+  // Returns `gpu_time` on the CPU's clock, or `fallback` if `gpu_time` is 0 or no sample is known yet.
+  std::uint64_t to_cpu_time(std::uint64_t gpu_time, std::uint64_t fallback) const;
 
  private:
   static constexpr std::uint64_t sample_window = 1'000'000'000, none = ~std::uint64_t{0};

@@ -115,7 +115,7 @@ int calibrate_command(const calibrate_options& options);
 int validate_command(const validate_options& options);
 // Searches rules and their numbers. Writes the best strategy to a file, and all records.
 int tune_command(const tune_options& options);
-// Runs every hint alone, and the best strategy without each of its rules.
+// Runs every named hint strategy, and the best one without each of its rules.
 int ablate_command(const ablate_options& options);
 // Recommends a memory technique and prints the cost of each. Returns 1 if none works.
 int advise_command(const advise_options& options);

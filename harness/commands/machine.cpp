@@ -175,7 +175,7 @@ machine derived_machine(machine base, const std::vector<figure_setting>& set,
     scaled_names.emplace_back(name);
   }
   std::erase_if(base.borrowed, is_set);
-  std::erase_if(base.bounds, [&](const figure_bounds& w) { return is_set(w.name); });
+  std::erase_if(base.uncertain_figures, [&](const uncertain_figure& w) { return is_set(w.name); });
   base.calibrated = false;
   base.estimated.clear();
   for (const figure& f : figures()) {

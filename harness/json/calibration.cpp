@@ -26,7 +26,7 @@ void clamp_estimates_to_link(machine& m) {
 }
 
 // The bounds of a figure include the quartiles of its samples.
-void widen_by_samples(figure_bounds& width, const figure& of, const measure::spread& samples) {
+void widen_by_samples(uncertain_figure& width, const figure& of, const measure::spread& samples) {
   const bool is_cost = of.unit == "ns" || of.unit == "bytes/s";
   if (!is_cost || samples.lower >= samples.upper) return;
   const auto held = [&](double value) {
@@ -43,21 +43,21 @@ machine with_measured_figures(machine base, const measure::figures& found) {
   base.estimated.clear();
   base.borrowed.clear();
   base.operators.clear();
-  const std::vector<figure_bounds> widths_before = std::exchange(base.bounds, {});
+  const std::vector<uncertain_figure> uncertain_before = std::exchange(base.uncertain_figures, {});
   for (const figure& f : figures()) {
     const auto measured = found.spread_of_figure.find(std::string(f.name));
     const bool known =
         measured != found.spread_of_figure.end() && !found.inferred.contains(std::string(f.name));
     if (!known) base.estimated.emplace_back(f.name);
     if (measured != found.spread_of_figure.end()) set_value(base, f, std::llround(measured->second.typical));
-    figure_bounds width{std::string(f.name), value_of(base, f), value_of(base, f)};
+    uncertain_figure width{std::string(f.name), value_of(base, f), value_of(base, f)};
     if (measured != found.spread_of_figure.end()) widen_by_samples(width, f, measured->second);
-    const auto before = std::ranges::find(widths_before, f.name, &figure_bounds::name);
-    if (!known && before != widths_before.end()) {
+    const auto before = std::ranges::find(uncertain_before, f.name, &uncertain_figure::name);
+    if (!known && before != uncertain_before.end()) {
       width.min_value = std::min(width.min_value, before->min_value);
       width.max_value = std::max(width.max_value, before->max_value);
     }
-    if (width.min_value < width.max_value) base.bounds.push_back(std::move(width));
+    if (width.min_value < width.max_value) base.uncertain_figures.push_back(std::move(width));
   }
   clamp_estimates_to_link(base);
   return base;

@@ -163,7 +163,7 @@ void describe(auto& v, operator_speed& p) {
   v.field("percent", p.percent, plain_format{1, 1000});
 }
 
-void describe(auto& v, figure_bounds& w) {
+void describe(auto& v, uncertain_figure& w) {
   v.field("figure", w.name, constant_text_format{names_of_figures()});
   const auto of = std::ranges::find(figures(), w.name, &figure::name);
   const std::int64_t min_value = of == figures().end() ? 0 : of->min_value;
@@ -193,7 +193,7 @@ void describe(auto& v, machine& m, std::optional<calibration_spreads>& calibrati
   v.field("estimated", m.estimated, constant_text_format{names_of_figures()});
   v.note("estimated", "figures that nobody measured");
   v.optional_field("operators", m.operators);
-  v.optional_field("widths", m.bounds);
+  v.optional_field("widths", m.uncertain_figures);
   v.optional_field("calibration", calibration);
 }
 
@@ -249,7 +249,7 @@ std::string digest_of_figures(const machine& of) {
   json values = json::array();
   for (const figure& f : figures()) values.push_back({f.name, value_of(of, f)});
   if (!of.operators.empty()) values.push_back(write_value(of.operators, plain_format{}));
-  if (!of.bounds.empty()) values.push_back(write_value(of.bounds, plain_format{}));
+  if (!of.uncertain_figures.empty()) values.push_back(write_value(of.uncertain_figures, plain_format{}));
   return digest_text(dump_line(values), 16);
 }
 

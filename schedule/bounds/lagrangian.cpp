@@ -76,7 +76,7 @@ void lagrangian::add_excess(const std::vector<bool>& chosen) {
 }
 
 void lagrangian::add_excess(const value& v, const value_choice& c, std::vector<double>& change) {
-  const auto hold = [&](std::size_t begin, std::size_t end) {
+  const auto add_held_share = [&](std::size_t begin, std::size_t end) {
     if (begin >= end) return;
     change[begin] += v.budget_share;
     change[end] -= v.budget_share;
@@ -84,8 +84,8 @@ void lagrangian::add_excess(const value& v, const value_choice& c, std::vector<d
   if (c.only_copy_out) excess_.lane_prices[c.only_copy_out->interval][copy_out] += v.copy_out_time;
   for (std::size_t k = 0; k < v.absences.size(); ++k) {
     const gap_use u = choose_gap_use(prices_, v, c, k);
-    hold(v.absences[k].begin, std::min(u.away_begin, v.absences[k].end));
-    hold(std::max(u.away_end, u.away_begin), v.absences[k].end);
+    add_held_share(v.absences[k].begin, std::min(u.away_begin, v.absences[k].end));
+    add_held_share(std::max(u.away_end, u.away_begin), v.absences[k].end);
     if (u.is_copied_in) excess_.lane_prices[u.away_end][copy_in] += v.copy_in_time;
     if (!u.is_recomputed) continue;
     excess_.lane_prices[u.away_end][recompute] += model_.recompute_time[v.producer];

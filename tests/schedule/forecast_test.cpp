@@ -120,12 +120,12 @@ INSTANTIATE_TEST_SUITE_P(framework, forecasts_without_sharing, ::testing::Values
 constexpr byte_count unlimited = std::numeric_limits<byte_count>::max();
 
 list_totals whole_list(event_builder& events, forecaster& costs, const use_table& uses,
-                       const std::vector<decision>& decisions, const std::vector<bool>& staged,
+                       const std::vector<decision>& decisions, const std::vector<bool>& staged_tensors,
                        byte_count budget, std::vector<event>& all) {
-  const std::span<const event> made = events.build(decisions, staged);
+  const std::span<const event> made = events.build(decisions, staged_tensors);
   all.assign(made.begin(), made.end());
   list_totals f;
-  f.peak = costs.forecast_memory(all, staged).peak;
+  f.peak = costs.forecast_memory(all, staged_tensors).peak;
   f.event_count = static_cast<std::int64_t>(all.size());
   for (const byte_count live : costs.live_bytes()) f.excess += live > budget ? live - budget : 0;
   for (const event& e : all) {
@@ -171,9 +171,9 @@ TEST_P(changed_lists, are_as_if_made_anew) {
         next[x] = others[x];
         changed.push_back(x);
       }
-      const std::vector<bool> staged = find_staged_tensors(uses, gaps, next);
-      const list_totals said = list.evaluate(next, staged, changed, budget);
-      const list_totals is = whole_list(whole, whole_costs, uses, next, staged, budget, all);
+      const std::vector<bool> staged_tensors = find_staged_tensors(uses, gaps, next);
+      const list_totals said = list.evaluate(next, staged_tensors, changed, budget);
+      const list_totals is = whole_list(whole, whole_costs, uses, next, staged_tensors, budget, all);
       const std::span<const event> events = list.new_events();
       ASSERT_TRUE(std::ranges::equal(events, all)) << "change " << i;
       ASSERT_TRUE(std::ranges::equal(list.new_live_at_positions(),

@@ -76,7 +76,7 @@ TEST_F(simulated_alexnet, a_band_holds_what_is_simulated_and_both_orders) {
   EXPECT_GE(e.band->high, last);
   EXPECT_LT(e.band->low, e.band->high);
   EXPECT_GE(e.band->low, sum_of(costs));
-  on.bounds = {{"uvm.evict_ns", 0, 1'000'000}};
+  on.uncertain_figures = {{"uvm.evict_ns", 0, 1'000'000}};
   b = open_simulator(on);
   const execution wide = managed(budget, {.iterations = 4, .computes_time_band = true});
   EXPECT_EQ(wide.iterations.back().duration, last) << "a width changes the band alone";

@@ -271,7 +271,7 @@ TEST(programs, of_operators_hold_no_more_than_their_budget) {
 
 TEST(programs, of_operators_lie_within_their_band) {
   for_each_plan([](hand_plan& h) {
-    h.on.bounds = {{"uvm.evict_ns", h.on.uvm.evict_ns / 2, 2 * h.on.uvm.evict_ns}};
+    h.on.uncertain_figures = {{"uvm.evict_ns", h.on.uvm.evict_ns / 2, 2 * h.on.uvm.evict_ns}};
     const std::vector<trace> known = simulate(h.run(), 4);
     const time_band band = band_of(h.run(), known);
     const nanoseconds middle =

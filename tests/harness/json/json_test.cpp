@@ -259,7 +259,7 @@ TEST(json, measured_figures_replace_those_of_a_machine) {
 
 TEST(json, a_calibrated_machine_is_as_wide_as_the_samples_of_its_costs) {
   machine base = built_in_machine("p100-pcie3-16g");
-  base.bounds = {
+  base.uncertain_figures = {
       {"uvm.fault_ns", 1, 1000}, {"uvm.evict_ns", 7000, 40000}, {"uvm.chunk_ns", 0, base.uvm.chunk_ns + 9}};
   measure::figures found;
   found.spread_of_figure = {{"link_to_device_bytes_per_s", {5, 0.9e10, 1.25e10, 1.5e10, 1.0e10, 1.2e10}},
@@ -272,8 +272,8 @@ TEST(json, a_calibrated_machine_is_as_wide_as_the_samples_of_its_costs) {
   const machine made = with_measured_figures(base, found);
   using both = std::pair<std::int64_t, std::int64_t>;
   const auto width = [&](const char* name) {
-    const auto at = std::ranges::find(made.bounds, name, &figure_bounds::name);
-    return at == made.bounds.end() ? both{} : both{at->min_value, at->max_value};
+    const auto at = std::ranges::find(made.uncertain_figures, name, &uncertain_figure::name);
+    return at == made.uncertain_figures.end() ? both{} : both{at->min_value, at->max_value};
   };
   EXPECT_EQ(width("link_to_device_bytes_per_s"), both(10'000'000'000, 12'500'000'000))
       << "from the figure on";
