@@ -95,20 +95,22 @@ std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& d
   return placed;
 }
 
-// Returns the fastest plan that fits the budget; if none fits, one that takes little memory. The first scope
-// takes the least memory but for gaps of the packing, so if it does not fit, the others are not tried.
+// Returns the fastest plan that fits the budget; if none fits, one that takes little memory. The first two
+// scopes take the least memory but for gaps of the packing, so if neither fits, the others are not tried.
 std::optional<placed_plan> place_in_fastest_scope(problem p, const memory_plan& decided, byte_count budget) {
   p.budget = budget;
   std::optional<placed_plan> best;
+  int too_large = 0;
   for (const placement_scope how : {placement_scope::persistent_large, placement_scope::persistent,
                                     placement_scope::surviving, placement_scope::all_kept}) {
     std::optional<placed_plan> now = place_in_scope(p, decided, how);
     if (!now) continue;
+    if (now->device_bytes > p.budget) ++too_large;
     const auto rank = [&](const placed_plan& t) {
       return std::tuple(std::max(t.device_bytes, p.budget), t.time);
     };
     if (!best || rank(*now) <= rank(*best)) best = std::move(now);
-    if (best->device_bytes > p.budget) break;
+    if (too_large == 2) break;
   }
   return best;
 }

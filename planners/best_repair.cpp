@@ -46,13 +46,14 @@ class plan_repairer {
     }
   }
 
-  // Places the solution, unless the same treatments were placed just before, and adjusts the limit for the
+  // Places the solution, unless the same decisions were placed just before, and adjusts the limit for the
   // next decisions. Returns false if no other limit can give a faster plan.
   bool place_and_adjust(const solution& now) {
     std::optional<placed_plan> placed;
-    if (now.treatments != placed_treatments_) {
+    if (now.treatments != placed_treatments_ || (of_.decides_by_budget() && live_limit_ != placed_limit_)) {
       placed = place_.place_decided(of_.plan(now.treatments, live_limit_), goal_.budget);
       placed_treatments_ = now.treatments;
+      placed_limit_ = live_limit_;
       placed_bytes_ = placed ? std::optional(placed->device_bytes) : std::nullopt;
     }
     if (!placed_bytes_) {  // other decisions may still be placeable
@@ -147,7 +148,8 @@ class plan_repairer {
   search_space& of_;
   std::size_t tries_ = 0;
   byte_count live_limit_ = 0, fitting_limit_ = 0;  // fitting_limit_: largest limit whose placed plan fits
-  std::optional<std::vector<treatment>> placed_treatments_;  // treatments of the plan placed last
+  std::optional<std::vector<treatment>> placed_treatments_;  // of the plan placed last
+  byte_count placed_limit_ = 0;                              // limit of its live bytes
   std::optional<byte_count> placed_bytes_;                   // its bytes; nothing if it could not be placed
   repair_result result_;
 };

@@ -193,7 +193,7 @@ class rung_searcher {
     const std::uint64_t each = work_of_placing(spaces_.of(split)) * splits_.size();
     const std::size_t step = 1 + rungs_.size() * each / (2 * work_);
     if (j % step != 0 || !x || !can_be_faster(x)) return;
-    if (j + step < rungs_.size() && solutions_[split][j + step] &&
+    if (!spaces_.of(split).decides_by_budget() && j + step < rungs_.size() && solutions_[split][j + step] &&
         solutions_[split][j + step]->treatments == x->treatments)
       return;
     place_or_shrink(split, j, *x);
@@ -208,7 +208,7 @@ class rung_searcher {
     for (int i = 0; i < max_placed && now.score.excess == 0 && can_be_faster(now); ++i) {
       std::optional<placed_plan> placed = place_.place_decided(of.plan(now.treatments, live_limit), budget);
       const byte_count device_bytes = placed ? placed->device_bytes : live_limit + live_limit / 20;
-      if (placed && device_bytes > budget) keep_for_larger_budget(split, j, now, device_bytes);
+      if (placed && device_bytes > budget) keep_for_larger_budget(split, j, now, live_limit, device_bytes);
       if (placed && device_bytes <= budget) accept_if_faster({split, {now.treatments, std::move(*placed)}});
       if (device_bytes <= budget) return;
       live_limit -= std::min(live_limit, (device_bytes - budget) * 3 / 4 + budget / 1000);
@@ -216,13 +216,13 @@ class rung_searcher {
     }
   }
 
-  // Stores the plan for the smallest rung in which it fits.
-  void keep_for_larger_budget(std::size_t split, std::size_t j, const solution& now,
+  // Stores the plan of that limit of live bytes for the smallest rung in which it fits.
+  void keep_for_larger_budget(std::size_t split, std::size_t j, const solution& now, byte_count live_limit,
                               byte_count device_bytes) {
     while (j > 0 && rungs_[j].budget < device_bytes) --j;
     if (rungs_[j].budget < device_bytes || !is_within(j)) return;
     std::optional<placed_plan> placed =
-        place_.place_decided(spaces_.of(split).plan(now.treatments, rungs_[j].budget), rungs_[j].budget);
+        place_.place_decided(spaces_.of(split).plan(now.treatments, live_limit), rungs_[j].budget);
     if (!placed || placed->device_bytes > rungs_[j].budget) return;
     if (!larger_plans_[j] || placed->time < larger_plans_[j]->what.placed.time)
       larger_plans_[j] = {split, {now.treatments, std::move(*placed)}};

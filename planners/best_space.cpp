@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 namespace um {
@@ -80,20 +81,33 @@ std::vector<gap_class> find_gap_classes(const use_table& uses, const std::vector
   return classes;
 }
 
-// As search_space::min_memory().
+// Per tensor, a number that all tensors have in common which lie in the same memory if none of them is
+// staged.
+std::vector<tensor_id> memory_of_tensors(const graph& g, const forecaster& costs) {
+  std::vector<tensor_id> memory(g.tensors.size());
+  std::iota(memory.begin(), memory.end(), tensor_id{0});
+  for (const joined_tensors& x : costs.joined()) memory[x.output] = memory[x.input];  // in order of use
+  return memory;
+}
+
+// As search_space::min_memory(). Of tensors that may lie in the same memory only the largest that stays
+// counts.
 byte_count min_memory_of(const graph& g, const use_table& uses, const std::vector<gap>& gaps,
                          const forecaster& costs, bool may_swap) {
   std::vector<bool> may_leave(g.tensors.size(), false);
   for (const gap& e : gaps) may_leave[uses.parts[e.part].tensor] = may_swap;
   const auto stays = [&](tensor_id t) { return !may_leave[t] && keeps_memory(g, t); };
-  byte_count staying = 0, most = 0;
-  for (const tensor_part& x : uses.parts) staying += stays(x.tensor) ? x.bytes : 0;
-  staying -= costs.joined_bytes(may_leave);
+  const std::vector<tensor_id> memory = memory_of_tensors(g, costs);
+  std::vector<byte_count> bytes(g.tensors.size()), kept(g.tensors.size());  // per tensor, per memory
+  for (const tensor_part& x : uses.parts) bytes[x.tensor] += stays(x.tensor) ? x.bytes : 0;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) kept[memory[t]] = std::max(kept[memory[t]], bytes[t]);
+  const byte_count staying = std::accumulate(kept.begin(), kept.end(), byte_count{0});
+  byte_count most = 0;
   for (position at = 0; at < uses.end(); ++at) {
     const op& o = g.ops[uses.order[static_cast<std::size_t>(at)].op];
     const auto counts = [&](part_id x) {
       const tensor_id t = uses.parts[x].tensor;
-      return !stays(t) && !(o.alias && t == o.in[o.alias->input] && stays(o.out[o.alias->output]));
+      return kept[memory[t]] == 0 && !(o.alias && t == o.in[o.alias->input] && stays(o.out[o.alias->output]));
     };
     most = std::max(most, touched_bytes(g, uses, at, counts));
   }

@@ -72,9 +72,9 @@ class search_space {
   bool may_swap() const { return may_swap_; }
   bool allows(std::size_t c, treatment how) const;
   nanoseconds compute_time() const { return compute_time_; }
-  // Lower bound on the memory of all decisions: the operands of the largest compute and all memory that
-  // nothing can free.
+  // Lower bound on the memory of all decisions: operands of the largest compute and what nothing can free.
   byte_count min_memory() const { return min_memory_; }
+  bool decides_by_budget() const { return swap_fitter_.has_value(); }  // for the same treatments
 
   // Evaluates memory; leaves time and copied bytes out. Takes little work if few decisions differ from the
   // current ones. A list that is too long (chains of recomputations) exceeds any budget without limit.

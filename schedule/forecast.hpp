@@ -129,6 +129,7 @@ class forecaster {
   byte_count joined_bytes(const std::vector<bool>& staged_tensors) const {
     return um::joined_bytes(costs_, staged_tensors);
   }
+  std::span<const joined_tensors> joined() const { return costs_.joined; }
   // Bytes alive at each event of the last list.
   std::span<const byte_count> live_bytes() const { return residency_.live_bytes(); }
 

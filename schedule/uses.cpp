@@ -119,8 +119,8 @@ void add_gaps_of_part(const graph& g, const use_table& table, part_id p, positio
     const position next = ends ? table.end() : uses[i + 1].at;
     if (!ends && next == uses[i].at + 1) continue;
     const position producer = producer_of(uses, i);
-    all.push_back(
-        {p, uses[i].at, next, persists(what) && producer < 0, producer >= 0 && next <= until, producer});
+    all.push_back({p, uses[i].at, next, persists(what) && producer < 0,
+                   g.shares_memory && producer >= 0 && next <= until, producer});
   }
 }
 

@@ -152,6 +152,32 @@ TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
   EXPECT_GE(fitted, 1);
 }
 
+// Tensors that may leave lie in the memory of those that stay, if they are not staged.
+TEST(search_space, needs_no_less_than_its_least_memory_where_tensors_share_none) {
+  const graph g =
+      build_network(small_spec("googlenet", 4, {.fusion_mode = fusion::framework, .mode = pass::inference}));
+  const machine on = test_machine();
+  const profile costs = estimate(g, on);
+  const byte_count all = footprint_of(g, costs).total;
+  const problem p{g, costs, on, all, evictor::none, complete_knobs(*find_strategy(planners(), "best"), {}),
+                  {}};
+  search_space of(p, graph_order(g), true, memory_waits::for_all);
+  std::vector<treatment> least(of.classes().size(), treatment::swap_just_in_time);
+  byte_count peak = of.memory_of(least, all).forecast.peak;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {  // a tensor that is not staged may take less
+    std::vector<treatment> changed = least;
+    for (std::size_t c = 0; c < changed.size(); ++c) {
+      if (of.uses().parts[of.gaps()[of.classes()[c].gaps.front()].part].tensor == t)
+        changed[c] = treatment::keep;
+    }
+    const byte_count now = of.memory_of(changed, all).forecast.peak;
+    if (now > peak) continue;
+    peak = now;
+    least = std::move(changed);
+  }
+  EXPECT_GE(peak, of.min_memory());
+}
+
 // One recomputation at a time: what it reads is needed by then, everything else for its next use.
 TEST(swap_fitter, needs_parts_for_the_recomputation_that_reads_them) {
   const graph g = random_network(2, 16);
