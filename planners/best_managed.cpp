@@ -95,9 +95,10 @@ std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& d
   return placed;
 }
 
-// Returns the fastest plan that fits the budget; if none fits, one that takes little memory. The first two
-// scopes take the least memory but for gaps of the packing, so if neither fits, the others are not tried. On
-// networks of the catalogue the second takes at most a twentieth less than the first.
+// Returns the fastest plan that fits the budget; if none fits, one that takes little memory. persistent_large
+// and persistent take the least memory, unless packing leaves gaps, and are tried first. If both are too
+// large, the search ends. It ends after the first if that exceeds the budget by more than a twentieth, since
+// on the catalogue the second saves no more.
 std::optional<placed_plan> place_in_fastest_scope(problem p, const memory_plan& decided, byte_count budget) {
   p.budget = budget;
   std::optional<placed_plan> best;

@@ -28,7 +28,7 @@ std::optional<rival_plan> best_rival(const problem& p, const placer& place, std:
 std::optional<placed_plan> plan_for_smaller_budgets(const problem& p, const placer& place, const rival& q,
                                                     nanoseconds time_to_beat);
 
-// The same for plans that rivals make for any of `budgets`, the largest first. A plan counts if it fits the
+// As best_rival(), but rivals plan for each of `budgets`, the largest first. A plan counts if it fits the
 // problem's budget. With more budgets the result is never slower.
 std::optional<placed_plan> best_rival_of_budgets(const problem& p, const placer& place,
                                                  std::span<const strategy> rivals, bool same_bits,

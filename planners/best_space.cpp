@@ -81,24 +81,25 @@ std::vector<gap_class> find_gap_classes(const use_table& uses, const std::vector
   return classes;
 }
 
-// Per tensor, a number that all tensors have in common which lie in the same memory if none of them is
-// staged.
+// Returns a memory's number for each tensor. Tensors that take one memory if none of them is staged have the
+// same number, that of the first.
 std::vector<tensor_id> memory_of_tensors(const graph& g, const forecaster& costs) {
   std::vector<tensor_id> memory(g.tensors.size());
   std::iota(memory.begin(), memory.end(), tensor_id{0});
-  for (const joined_tensors& x : costs.joined()) memory[x.output] = memory[x.input];  // in order of use
+  for (const joined_tensors& x : costs.joined()) memory[x.output] = memory[x.input];  // earlier ones first
   return memory;
 }
 
-// As search_space::min_memory(). Of tensors that may lie in the same memory only the largest that stays
-// counts.
+// As search_space::min_memory(). Of tensors with the same memory it counts only the largest of those that
+// cannot leave.
 byte_count min_memory_of(const graph& g, const use_table& uses, const std::vector<gap>& gaps,
                          const forecaster& costs, bool may_swap) {
   std::vector<bool> may_leave(g.tensors.size(), false);
   for (const gap& e : gaps) may_leave[uses.parts[e.part].tensor] = may_swap;
   const auto stays = [&](tensor_id t) { return !may_leave[t] && keeps_memory(g, t); };
   const std::vector<tensor_id> memory = memory_of_tensors(g, costs);
-  std::vector<byte_count> bytes(g.tensors.size()), kept(g.tensors.size());  // per tensor, per memory
+  std::vector<byte_count> bytes(g.tensors.size());  // per tensor
+  std::vector<byte_count> kept(g.tensors.size());   // per number of a memory
   for (const tensor_part& x : uses.parts) bytes[x.tensor] += stays(x.tensor) ? x.bytes : 0;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) kept[memory[t]] = std::max(kept[memory[t]], bytes[t]);
   const byte_count staying = std::accumulate(kept.begin(), kept.end(), byte_count{0});

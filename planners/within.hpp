@@ -31,9 +31,9 @@ nanoseconds swap_time_lower_bound(const problem& p);
 // Whether the plan is so slow, by estimated costs of parts, that no plan with less memory is likely to beat
 // problem::time_to_beat: less memory may make a plan faster, but hardly ever by a tenth.
 bool is_clearly_slower(const problem& p, const memory_plan& plan);
-// The same by the simulated time of the plan with memory of its own for all data, which is hardly ever longer
-// than the plan's time and closer to it than time_lower_bound(). Takes a fifth of the work of packing the
-// plan.
+// Whether the plan is too slow by more than a twentieth even if no data reuses memory. The simulated time
+// without reuse is hardly ever longer than the plan's time. It is a closer estimate than time_lower_bound().
+// Takes a fifth of the work of packing the plan.
 bool is_slower_without_reuse(const problem& p, const memory_plan& plan);
 
 // Thrown if no plan of the strategy takes less than problem::time_to_beat, or none is likely to.

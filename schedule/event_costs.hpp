@@ -23,10 +23,11 @@ struct part_costs {
   nanoseconds copy_to_device = 0, copy_to_host = 0;  // time of a copy if no other copy runs
 };
 
-// Two tensors that keep their memory, of which `output` lies where `input` lay before.
+// An operator writes `output` over `input`, which nothing uses later. If neither is staged, both take one
+// memory.
 struct joined_tensors {
   tensor_id input = 0, output = 0;
-  byte_count bytes = 0;  // that they have in common
+  byte_count bytes = 0;  // that would be counted twice
 };
 
 // Keeps references. Vectors are indexed by position unless noted.
@@ -40,7 +41,7 @@ struct event_costs {
   std::vector<touched_part> touches;       // parts touched by all positions, one position after another
   std::vector<std::uint32_t> first_touch;  // per position, and one past the last: index into touches
   std::vector<part_costs> parts;           // per part
-  std::vector<joined_tensors> joined;      // none in graphs that share memory
+  std::vector<joined_tensors> joined;      // empty if graph::shares_memory is set
 
   // For events of kind `compute` only.
   nanoseconds time_of_compute(const event& e) const {

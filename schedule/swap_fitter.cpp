@@ -23,7 +23,7 @@ swap_fitter::swap_fitter(const use_table& uses, std::span<const gap> gaps)
                            [&](std::uint32_t x) { return gaps[x].producer; });
 }
 
-// What a part is recomputed for is produced later, and is therefore visited before the part's inputs.
+// Visits the latest producers first. So a part is visited after its readers, when its first reader is known.
 std::span<const position> swap_fitter::find_first_readers(std::span<const decision> decisions) {
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) first_readers_[x] = gaps_[x].next_use;
   for (const std::uint32_t x : recomputable_gaps_) {

@@ -19,9 +19,9 @@ class swap_fitter {
   // Per gap, the first position that uses its part or recomputes another part from it. Valid until the next
   // call.
   std::span<const position> find_first_readers(std::span<const decision> decisions);
-  // Where bytes alive (per position) exceed the budget, lets parts of these gaps with swap_timing::early
-  // return later, those that are needed last first, and then leave earlier. Parts are needed by the readers
-  // found last. Returns whether a decision changed.
+  // Call find_first_readers() before. Changes only gaps with swap_timing::early. First delays returns where
+  // bytes alive (per position) exceed the budget. It begins with the part whose first reader is the latest.
+  // Then lets parts leave earlier where bytes still exceed it. Returns whether a decision changed.
   bool fit(std::span<const std::uint32_t> swapped, const std::vector<swap_timing>& timing,
            std::span<const byte_count> live_bytes, byte_count budget, std::vector<decision>& decisions);
 
@@ -32,7 +32,7 @@ class swap_fitter {
 
   const use_table& uses_;
   std::span<const gap> gaps_;
-  std::vector<std::uint32_t> recomputable_gaps_;  // the last producer first
+  std::vector<std::uint32_t> recomputable_gaps_;  // the latest producer first
   std::vector<std::vector<std::uint32_t>>
       input_gaps_;                         // per gap: gaps of the parts that its recomputation reads
   std::vector<position> first_readers_;    // per gap
