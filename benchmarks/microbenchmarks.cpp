@@ -208,7 +208,7 @@ void run_counted(benchmark::State& state, runner& with, std::string_view family,
   state.SetLabel("counted, so not a time to compare; " + what.reset_text);
 }
 
-void add_context(const runner& with) {
+void add_gpu_to_context(const runner& with) {
   const auto text = [](double rate) { return std::to_string(static_cast<std::uint64_t>(rate)); };
   benchmark::AddCustomContext("gpu", with.on.facts().name);
   benchmark::AddCustomContext("link_to_device_bytes_per_s", text(with.link.to_device));
@@ -221,7 +221,7 @@ void add_context(const runner& with) {
   benchmark::AddCustomContext("cuda_runtime", std::to_string(runtime));
 }
 
-void add_limits(const memory_limits& limits) {
+void add_limits_to_context(const memory_limits& limits) {
   benchmark::AddCustomContext("device_limit_bytes", std::to_string(limits.device));
   benchmark::AddCustomContext("host_limit_bytes", std::to_string(limits.host));
 }
@@ -279,8 +279,8 @@ int run(int argc, char** argv) {
   const int device = parse_device(argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   runner with(device);
-  add_context(with);
-  add_limits(with.on.ledger().limits());
+  add_gpu_to_context(with);
+  add_limits_to_context(with.on.ledger().limits());
   add_cases(with);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

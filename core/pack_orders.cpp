@@ -56,8 +56,8 @@ std::uint32_t lifetime_steps(const block_shape& b) {
 
 using generator = std::mt19937;
 
-// Draws a block above `goal`, as an index into the order, but never the first; nothing if there is none.
-std::optional<std::size_t> draw_index_above_goal(const partial_packing& a, const placement_request& t,
+// Draws a block above `goal` by its place in the order, but never the first; nothing if there is none.
+std::optional<std::size_t> draw_place_above_goal(const partial_packing& a, const placement_request& t,
                                                  generator& dice) {
   const auto is_above = [&](std::uint32_t i) {
     return a.address_of[i] + to_signed(t.blocks[i].extent) > to_signed(t.goal);
@@ -76,14 +76,14 @@ std::optional<std::size_t> draw_index_above_goal(const partial_packing& a, const
 // Scheuer 1990).
 partial_packing lower_blocks_above_goal(partial_packing now, const placement_request& t, block_placer& by,
                                         std::size_t tries, generator& dice) {
-  constexpr std::uint32_t shares = 1024;
+  constexpr std::uint32_t draw_levels = 1024;  // as many random shares of the largest rise
   partial_packing best = now, candidate;
   for (std::size_t i = 0; i < tries && best.bytes_above_goal > 0; ++i) {
-    const auto from = draw_index_above_goal(now, t, dice);
-    if (!from) break;
-    const std::size_t to = dice() % *from;
-    const byte_count rise = t.goal / max_rise * (tries - i) / tries * (dice() % shares) / shares;
-    if (!by.place_earlier(now, *from, to, now.bytes_above_goal + rise, candidate)) continue;
+    const auto old_place = draw_place_above_goal(now, t, dice);
+    if (!old_place) break;
+    const std::size_t new_place = dice() % *old_place;
+    const byte_count rise = t.goal / max_rise * (tries - i) / tries * (dice() % draw_levels) / draw_levels;
+    if (!by.place_earlier(now, *old_place, new_place, now.bytes_above_goal + rise, candidate)) continue;
     std::swap(now, candidate);
     if (now.bytes_above_goal < best.bytes_above_goal) best = now;
   }

@@ -84,29 +84,29 @@ void block_placer::place_until(partial_packing& a, const placing_order& order, b
   }
 }
 
-bool block_placer::place_earlier(const partial_packing& before, std::size_t from, std::size_t to,
+bool block_placer::place_earlier(const partial_packing& before, std::size_t old_place, std::size_t new_place,
                                  byte_count max_above_goal, partial_packing& a) {
-  copy_first_placed(before, to, a);
-  const auto moved = a.order.begin() + static_cast<std::ptrdiff_t>(from);
-  std::rotate(a.order.begin() + static_cast<std::ptrdiff_t>(to), moved, moved + 1);
+  copy_first_placed(before, new_place, a);
+  const auto moved = a.order.begin() + static_cast<std::ptrdiff_t>(old_place);
+  std::rotate(a.order.begin() + static_cast<std::ptrdiff_t>(new_place), moved, moved + 1);
   step_set changed;  // union of the steps of block_moves_
   block_moves_.clear();
-  for (std::size_t k = to; k < a.order.size(); ++k) {
+  for (std::size_t k = new_place; k < a.order.size(); ++k) {
     const std::uint32_t i = a.order[k];
     const std::int64_t old_address = before.address_of[i];
     const bool stays =
-        k > to && (!changed.intersects(lifetimes_[i].steps) || would_take_same_gap(i, old_address));
+        k > new_place && (!changed.intersects(lifetimes_[i].steps) || would_take_same_gap(i, old_address));
     const std::int64_t at = stays ? old_address : address_for(i, a);
     insert(i, at, a);
     if (a.bytes_above_goal > max_above_goal) return false;
-    if (k == to) {
+    if (k == new_place) {
       block_moves_.push_back({i, std::numeric_limits<std::int64_t>::max(), at});
       changed = lifetimes_[i].steps;
     } else if (at != old_address) {
       block_moves_.push_back({i, old_address, at});
       changed.add(lifetimes_[i].steps);
     }
-    if (k != from) continue;
+    if (k != old_place) continue;
     // From this place on, the moved block was in the previous order, too.
     block_move& first = block_moves_.front();
     first.old_address = before.address_of[first.index];

@@ -62,9 +62,10 @@ class block_placer {
   // Adds further blocks to a packing, in order. Gives up, with blocks missing, once the arena has
   // `give_up_bytes`.
   void place_until(partial_packing& a, const placing_order& order, byte_count give_up_bytes);
-  // Sets `a` (reusing its memory) to `before` with the block at place `from` moved to the earlier place `to`.
-  // Returns false, with `a` undefined, as soon as more than `max_above_goal` bytes lie above the goal.
-  bool place_earlier(const partial_packing& before, std::size_t from, std::size_t to,
+  // Sets `a` (reusing its memory) to `before` with the block at `old_place` in the order moved to the earlier
+  // `new_place`. Returns false, with `a` undefined, as soon as more than `max_above_goal` bytes lie above the
+  // goal.
+  bool place_earlier(const partial_packing& before, std::size_t old_place, std::size_t new_place,
                      byte_count max_above_goal, partial_packing& a);
 
  private:

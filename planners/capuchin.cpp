@@ -51,9 +51,10 @@ class capuchin_planner {
     const position by = gap_of(m).producer;
     nanoseconds sum = label_evaluator_.costs().recompute_time(by);
     for (const touched_part& x : label_evaluator_.uses().touched_by_recompute(by)) {
-      const std::size_t from = map_of_part_[x.part];
-      if (x.mode == access_mode::read && from != none && from < m && labels_[from] == gap_choice::recompute)
-        sum += recompute_time(from);
+      const std::size_t input_map = map_of_part_[x.part];
+      if (x.mode == access_mode::read && input_map != none && input_map < m &&
+          labels_[input_map] == gap_choice::recompute)
+        sum += recompute_time(input_map);
     }
     return sum;
   }

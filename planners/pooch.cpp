@@ -85,8 +85,8 @@ class pooch_planner {
       std::size_t map = 0;
       nanoseconds computing = 0;  // last computed value; at first the time of its own operator
       nanoseconds copying = 0;
-      int round = -1;        // round in which its copy time was computed
-      int computed_in = -1;  // round in which its recompute time was computed
+      int copying_known_at = -1;    // number of maps chosen when `copying` was computed
+      int computing_known_at = -1;  // the same for `computing`
     };
     std::multimap<double, candidate> by_ratio;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
@@ -97,21 +97,21 @@ class pooch_planner {
     }
     label_evaluator::outcome now = label_evaluator_.place(labels_, chosen_return_timing(), room);
     set_reference(now);
-    for (int round = 0; !by_ratio.empty();) {
+    for (int chosen_maps = 0; !by_ratio.empty();) {
       candidate c = by_ratio.begin()->second;
       by_ratio.erase(by_ratio.begin());
-      if (c.computed_in == round) {
+      if (c.computing_known_at == chosen_maps) {
         labels_[c.map] = gap_choice::recompute;
         now = label_evaluator_.place(labels_, chosen_return_timing(), room);
         set_reference(now);
-        ++round;
+        ++chosen_maps;
         continue;
       }
-      if (c.round == round) {
-        c.computed_in = round;
+      if (c.copying_known_at == chosen_maps) {
+        c.computing_known_at = chosen_maps;
         c.computing = added_recompute_time(c.map, now, room);
       } else {
-        c.round = round;
+        c.copying_known_at = chosen_maps;
         c.copying = copy_delay(c.map, now);
       }
       if (c.computing < c.copying)

@@ -172,22 +172,23 @@ double torch_search::bytes_freed_per_ns(const torch_move& m) const {
   return freed / std::max(min_move_ns, ns);
 }
 
-// Repeatedly applies the move that lowers the peak most per time added. Scores of earlier rounds are kept and
-// updated from the top of the queue. If ranks_by_promise_, the queue starts with upper bounds, so that few
-// moves are evaluated before the first is applied: for large steps, where not all can be.
+// Repeatedly applies the move that lowers the peak most per time added. Scores are kept when a move is
+// applied and updated from the top of the queue. If ranks_by_promise_, the queue starts with upper bounds, so
+// that few moves are evaluated before the first is applied: for large steps, where not all can be.
 void torch_search::lower_peak(std::size_t first_move, std::size_t end_move) {
   struct scored_move {
     double score;
-    std::size_t move, round;
+    std::size_t move;
+    std::int64_t queued_after;  // number of moves applied when it was put back; -1: not scored yet
     bool operator<(const scored_move& other) const { return score < other.score; }
   };
   std::priority_queue<scored_move> open;
   for (std::size_t m = first_move; m < end_move; ++m) {
     const double promise =
         ranks_by_promise_ ? bytes_freed_per_ns(moves_.moves[m]) : std::numeric_limits<double>::infinity();
-    if (promise > 0) open.push({promise, m, 0});
+    if (promise > 0) open.push({promise, m, -1});
   }
-  for (std::size_t round = 1; current_.excess > 0 && !open.empty() && !is_work_spent();) {
+  for (std::int64_t applied_moves = 0; current_.excess > 0 && !open.empty() && !is_work_spent();) {
     const scored_move top = open.top();
     open.pop();
     if (top.score <= 0) return;
@@ -195,12 +196,12 @@ void torch_search::lower_peak(std::size_t first_move, std::size_t end_move) {
     const double score = (current_.excess - next.excess) / std::max(min_move_ns, next.ns - current_.ns);
     if (next.excess < current_.excess && (open.empty() || score >= open.top().score)) {
       current_ = next;
-      ++round;
+      ++applied_moves;
       // Moves that did not help before may help now.
       if (open.empty() || open.top().score <= 0) return;
-      open.push({score, top.move, round});
-    } else if (top.round != round) {
-      open.push({score, top.move, round});
+      open.push({score, top.move, applied_moves});
+    } else if (top.queued_after != applied_moves) {
+      open.push({score, top.move, applied_moves});
     }
   }
 }
@@ -234,9 +235,9 @@ void torch_search::perturb() {
   for (int i = 0; i < 3; ++i) {
     const auto& family = moves_.families[random_() % moves_.families.size()];
     const auto fate = static_cast<torch_fate>(random_() % kinds);
-    const std::size_t from = random_() % family.size(),
-                      to = std::min(family.size(), from + 1 + random_() % 8);
-    for (std::size_t j = from; j < to; ++j) fates[family[j]] = fate;
+    const std::size_t begin = random_() % family.size(),
+                      end = std::min(family.size(), begin + 1 + random_() % 8);
+    for (std::size_t j = begin; j < end; ++j) fates[family[j]] = fate;
   }
   current_ = evaluate_used(std::move(fates));
 }
@@ -280,14 +281,15 @@ std::vector<torch_search::point> torch_search::starting_points(const std::vector
 // Lowers the peak from this search's share of the starting points. Returns the points reached. If none keeps
 // the budget, descents to smaller budgets follow, which may get lower.
 std::vector<torch_search::point> torch_search::descend_from(const std::vector<point>& from) {
-  const std::vector<double> shares{1.0, 0.85, 0.7};
+  const std::vector<double> budget_shares{1.0, 0.85, 0.7};
   std::vector<point> ends;
   constexpr std::size_t alike =
       search_count / 2;  // searches of both values of ranks_by_promise_ use the same starting points
-  for (std::size_t i = search_index_ / 2; i < shares.size() * from.size() && !is_work_spent(); i += alike) {
-    const std::size_t share = i / from.size();
-    if (share > 0 && best_.excess <= 0) break;
-    set_budget(static_cast<std::int64_t>(shares[share] * static_cast<double>(budget_)));
+  for (std::size_t i = search_index_ / 2; i < budget_shares.size() * from.size() && !is_work_spent();
+       i += alike) {
+    const std::size_t share_index = i / from.size();
+    if (share_index > 0 && best_.excess <= 0) break;
+    set_budget(static_cast<std::int64_t>(budget_shares[share_index] * static_cast<double>(budget_)));
     current_ = evaluate(from[i % from.size()].fates);
     lower_peak(0, moves_.family_move_count);
     lower_peak(moves_.family_move_count, moves_.moves.size());
@@ -336,11 +338,11 @@ torch_plan plan_torch(const torch_step& step, std::int64_t budget,
   for (unsigned index = 0; index < search_count; ++index)
     all.push_back(std::make_unique<torch_search>(step, budget, work, index));
   const auto sets = torch_checkpoints(torch_dataflow(step));
-  std::vector<std::vector<torch_search::point>> shares(search_count);
-  run_searches([&](unsigned index) { shares[index] = all[index]->evaluate_sets(sets); });
+  std::vector<std::vector<torch_search::point>> found_by_search(search_count);
+  run_searches([&](unsigned index) { found_by_search[index] = all[index]->evaluate_sets(sets); });
   constexpr std::size_t max_partwise = 3;
   std::vector<torch_search::point> partwise;
-  for (const auto& share : shares) partwise.insert(partwise.end(), share.begin(), share.end());
+  for (const auto& found : found_by_search) partwise.insert(partwise.end(), found.begin(), found.end());
   std::stable_sort(partwise.begin(), partwise.end());
   partwise.resize(std::min(partwise.size(), max_partwise));
   run_searches([&](unsigned index) { all[index]->descend(pytorch_choice, partwise); });

@@ -72,7 +72,7 @@ def _drop_crowded_markers(axis):
 
 
 def _align_and_draw_strips(axes_and_panels, look_by_label):
-    """Gives the axes of all `axes_and_panels`, [(axis, panel)], the same range and draws their strips. Returns the names of the marks in the strips."""
+    """Gives the axes of all `axes_and_panels`, [(axis, panel)], the same range and draws their strips of failed cells. Returns the names of the marks in the strips."""
     low, high = min(axis.get_ylim()[0] for axis, _ in axes_and_panels), max(axis.get_ylim()[1] for axis, _ in axes_and_panels)
     row_count = max(len(_labels_with_failed_points(panel)) for _, panel in axes_and_panels)
     marks = set()
@@ -177,14 +177,14 @@ def _set_scales(axis, points, panel, has_log_ratios):
 def _draw_sizes(axis, panel, panel_width_inches):
     """Labels the upper edge with the growing sizes at their ratios, as many as the width has room for."""
     sizes = {point.ratio: point.size for line in panel.lines.values() for point in line}
-    kept, last = [], None
+    kept, last_x_pixels = [], None
     low, high = axis.get_xlim()
     upper = axis.secondary_xaxis("top")
     for ratio in sorted(sizes, reverse=True):
-        at = axis.transData.transform((ratio, 1))[0]
-        if last is None or last - at > 3.4 + 8.2 * len(str(sizes[ratio])) * max(1, 3 / panel_width_inches):
+        x_pixels = axis.transData.transform((ratio, 1))[0]
+        if last_x_pixels is None or last_x_pixels - x_pixels > 3.4 + 8.2 * len(str(sizes[ratio])) * max(1, 3 / panel_width_inches):
             kept.append(ratio)
-            last = at
+            last_x_pixels = x_pixels
     upper.set_xticks(kept, [str(sizes[ratio]) for ratio in kept], fontsize=8)
     upper.xaxis.set_minor_locator(NullLocator())
     upper.set_xlabel(panel.size_name, fontsize=8, labelpad=2)

@@ -215,6 +215,7 @@ def draw_advice(cases):
     return figure
 
 
+# {way of evicting in the names of cases: its text in the figure}; a twin is a copy on the host
 EVICTIONS = {"prefetch": "prefetch", "pinned_twin": "pinned twin", "kernel_twin": "kernel twin"}
 
 

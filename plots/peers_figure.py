@@ -22,10 +22,10 @@ def figure_of(rows, width=WIDTH):
     figure, axis = pyplot.subplots(figsize=(width / 100, 1.3 + 0.42 * len(rows)))
     for number, (field, label, colour, hatch) in enumerate(RATIOS):
         values = [row.get(field) or 0 for row in rows]
-        at = [place + 0.19 - 0.38 * number for place in reversed(range(len(rows)))]
-        axis.barh(at, values, 0.36, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.4, label=label)
-        for place, value in zip(at, values):
-            axis.text(value + 0.012, place, f"{value:.2f}", va="center", fontsize=8,
+        ys = [place + 0.19 - 0.38 * number for place in reversed(range(len(rows)))]
+        axis.barh(ys, values, 0.36, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.4, label=label)
+        for y, value in zip(ys, values):
+            axis.text(value + 0.012, y, f"{value:.2f}", va="center", fontsize=8,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     names = [f"{network_text(row['network'])}, {row['batch']}, {row['precision']}" for row in rows]
     axis.set_yticks(range(len(rows)), reversed(names))

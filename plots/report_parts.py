@@ -138,4 +138,4 @@ def fastest_first(records_by_label, slowdown_of, axis_value_of):
             value = slowdown_of(record)
             if value:
                 found.setdefault(axis_value_of(record), []).append((value, label, record))
-    return {at: sorted(cells, key=lambda cell: cell[:2]) for at, cells in sorted(found.items())}
+    return {axis_value: sorted(cells, key=lambda cell: cell[:2]) for axis_value, cells in sorted(found.items())}

@@ -49,15 +49,15 @@ def _draw_lines(axis, figure_spec, results):
 
 
 def _draw_bars(axis, figure_spec, results):
-    at, ticks = 0.0, []
+    x, ticks = 0.0, []
     for group, bars in figure_spec["bars"]:
-        for label, name in bars:
-            ours = _values_of_points(figure_spec, results, [(at, name)])
-            axis.bar(at - 0.2, figure_spec["published"].get(group, {}).get(label) or 0, 0.38, color="#BBBBBB")
-            axis.bar(at + 0.2, ours[0][1] if ours else 0, 0.38, color="#0072B2", hatch=None if ours else "x")
-            ticks.append((at, f"{group} {label}" if len(figure_spec["bars"]) > 1 else label))
-            at += 1
-        at += 0.6
+        for label, cell_name in bars:
+            ours = _values_of_points(figure_spec, results, [(x, cell_name)])
+            axis.bar(x - 0.2, figure_spec["published"].get(group, {}).get(label) or 0, 0.38, color="#BBBBBB")
+            axis.bar(x + 0.2, ours[0][1] if ours else 0, 0.38, color="#0072B2", hatch=None if ours else "x")
+            ticks.append((x, f"{group} {label}" if len(figure_spec["bars"]) > 1 else label))
+            x += 1
+        x += 0.6
     axis.bar(0, 0, color="#BBBBBB", label="published")
     axis.bar(0, 0, color="#0072B2", label="here")
     axis.set_xticks([x for x, _ in ticks], [text for _, text in ticks], rotation=60, ha="right", fontsize=7)
@@ -67,12 +67,12 @@ def _draw_bars(axis, figure_spec, results):
 
 def first_strategy(results, series):
     """The strategy of the first cell of a series that has a record."""
-    return next((results[name]["strategy"] for _, name in series["points"] if isinstance(results[name], dict)), series["label"])
+    return next((results[cell_name]["strategy"] for _, cell_name in series["points"] if isinstance(results[cell_name], dict)), series["label"])
 
 
 def first_family(results, series):
     """The family of the first cell of a series that has a record."""
-    for _, name in series["points"]:
-        if isinstance(results[name], dict):
-            return results[name]["family"]
+    for _, cell_name in series["points"]:
+        if isinstance(results[cell_name], dict):
+            return results[cell_name]["family"]
     return "explicit"

@@ -168,10 +168,10 @@ def _draw_memory(axes, record, ns_per_unit, end_ns):
     memory = record.get("memory") or {}
     top = 0.0
     if samples:
-        at = [sample["at_ns"] / ns_per_unit for sample in samples] + [end_ns / ns_per_unit]
+        times = [sample["at_ns"] / ns_per_unit for sample in samples] + [end_ns / ns_per_unit]
         held = [sample["bytes"] / GIB for sample in samples] + [samples[-1]["bytes"] / GIB]
-        axes.fill_between(at, held, step="post", color="#DDDDDD", linewidth=0)
-        axes.step(at, held, where="post", color="black", linewidth=1.1, label="resident on the device")
+        axes.fill_between(times, held, step="post", color="#DDDDDD", linewidth=0)
+        axes.step(times, held, where="post", color="black", linewidth=1.1, label="resident on the device")
         top = max(held)
     for name, text, dash in (("budget_bytes", "budget", (0, (5, 2))), ("footprint_bytes", "footprint", (0, (1, 1.5)))):
         value = memory.get(name)

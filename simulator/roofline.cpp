@@ -181,7 +181,7 @@ slice_costs make_slice_estimator(const graph& g, const machine& on) {
   };
 }
 
-graph with_durations(graph g, const machine& on) {
+graph with_opaque_durations(graph g, const machine& on) {
   for (op_id o = 0; o < g.ops.size(); ++o) {
     auto* const a = std::get_if<opaque>(&g.ops[o].attributes.value);
     if (a != nullptr && !a->duration) a->duration = estimate(g, on, {o, {}}, *a).time;

@@ -28,6 +28,6 @@ slice_costs make_slice_estimator(const graph& g, const machine& on);
 
 // The graph with a duration in every opaque operator: that of estimate() if it states none. A GPU needs it to
 // replay the graph. Throws as estimate() does.
-graph with_durations(graph g, const machine& on);
+graph with_opaque_durations(graph g, const machine& on);
 
 }  // namespace um

@@ -39,7 +39,7 @@ struct winograd_tiles {
   std::int64_t columns = 0;
   std::int64_t pad_h = 0, pad_w = 0;  // pixels that tiles begin above and left of the tensor
   memory_order order = memory_order::nchw;
-  // Number of segments of the batch. The tiles of each form a matrix of their own:
+  // Number of segments into which all tiles are cut. The tiles of each form a matrix of their own:
   // [e][segment][channel][tile].
   std::int64_t segments = 1;
 

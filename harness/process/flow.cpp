@@ -112,9 +112,10 @@ void record_memory(record& r, const execution_plan& plan) {
 
 // Returns the network. On a GPU a replayed operator needs a duration; one without a duration gets the
 // estimate of the planners' machine.
-std::shared_ptr<const graph> network_with_durations(const cell& work) {
+std::shared_ptr<const graph> network_with_opaque_durations(const cell& work) {
   if (work.backend.is_simulated || !has_opaque(*work.network.network)) return work.network.network;
-  return std::make_shared<const graph>(with_durations(*work.network.network, work.planner_machine.value()));
+  return std::make_shared<const graph>(
+      with_opaque_durations(*work.network.network, work.planner_machine.value()));
 }
 
 // A cell with all data that planning and running it need.
@@ -142,7 +143,7 @@ struct prepared_cell {
 // Fills `r` step by step, so that it keeps what is known if something throws. Throws
 // infeasible.
 prepared_cell prepare(const cell& work, record& r) {
-  prepared_cell p{work, network_with_durations(work), open_backend(work), {}, {}, {}, {}};
+  prepared_cell p{work, network_with_opaque_durations(work), open_backend(work), {}, {}, {}, {}};
   r.is_replay = !r.simulated && has_opaque(*p.network);
   p.on = p.runs_on->describe();
   p.figures = planner_machine_with_sizes(work, p.on);

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from umbench import load
 
 MAX_SLOWDOWN, MIN_RIGHT_SHARE = 1.05, 0.9
 PROCESSES = 4  # number of simultaneous processes: each ends with one cell, which leaves processors idle
+
+# `advised` and `fastest`: strategies; `slowdown`: the time of the advised one divided by that of the fastest, None if it has no time.
+AdvisedGroup = namedtuple("AdvisedGroup", "file group ratio advised fastest slowdown")
 
 
 def measured_groups(records):
@@ -54,8 +58,7 @@ def run_advise(command):
 
 
 def compare_advice_with_fastest(umbench_path, backend, record_files):
-    """[(file, group, ratio, recommended strategy, fastest strategy, time of the recommended strategy divided by that of the fastest, None if
-    it has no time)]."""
+    """[AdvisedGroup], one for each group and ratio of each file."""
     groups_of_files = [(path, group_and_ratio, cell_by_strategy)
                        for path in record_files
                        for group_and_ratio, cell_by_strategy in measured_groups(load.read(path)[1]).items()]
@@ -68,13 +71,13 @@ def compare_advice_with_fastest(umbench_path, backend, record_files):
     for (path, (group, ratio), cell_by_strategy), advised in zip(groups_of_files, advised_strategies):
         ns_by_strategy = {strategy: load.steady_ns(cell) for strategy, cell in cell_by_strategy.items() if load.steady_ns(cell) is not None}
         fastest = min(ns_by_strategy, key=ns_by_strategy.get)
-        rows.append((Path(path).name, group, ratio, advised, fastest,
-                     ns_by_strategy[advised] / ns_by_strategy[fastest] if advised in ns_by_strategy else None))
+        slowdown = ns_by_strategy[advised] / ns_by_strategy[fastest] if advised in ns_by_strategy else None
+        rows.append(AdvisedGroup(Path(path).name, group, ratio, advised, fastest, slowdown))
     return rows
 
 
-def is_advice_right(row):
-    return row[-1] is not None and row[-1] <= MAX_SLOWDOWN
+def is_advice_right(advised_group):
+    return advised_group.slowdown is not None and advised_group.slowdown <= MAX_SLOWDOWN
 
 
 def main():
@@ -86,12 +89,13 @@ def main():
     rows = compare_advice_with_fastest(options.umbench, options.backend, options.files)
     if not rows:
         raise load.TooLittle("no group of measured cells has two strategies that ended well")
-    for file, group, ratio, advised, fastest, slowdown in rows:
+    for row in rows:
+        file, group, ratio, advised, fastest, slowdown = row
         slowdown_text = "did not run" if slowdown is None else f"{slowdown:.2f}x"
-        print(f"{'right' if is_advice_right((slowdown,)) else 'WRONG'}  {file}: {group.network} b{group.batch} {group.precision} x{ratio:g}: "
+        print(f"{'right' if is_advice_right(row) else 'WRONG'}  {file}: {group.network} b{group.batch} {group.precision} x{ratio:g}: "
               f"{advised} ({slowdown_text}), fastest {fastest}")
     right_count = sum(map(is_advice_right, rows))
-    rows_beyond_ratio_1 = [row for row in rows if row[2] > 1]
+    rows_beyond_ratio_1 = [row for row in rows if row.ratio > 1]
     print(f"{right_count} of {len(rows)} groups right ({right_count / len(rows):.0%}); "
           f"beyond ratio 1 {sum(map(is_advice_right, rows_beyond_ratio_1))} of {len(rows_beyond_ratio_1)}")
     return 0 if right_count >= MIN_RIGHT_SHARE * len(rows) else 1

@@ -34,7 +34,7 @@ def main():
             rows.append((time_ratio, cell_text, simulated, capped))
     rows.sort(key=lambda row: -max(row[0], 1 / row[0]))
     print(f"Machine file h200, {cells_in_both} cells in both modes, {refused_count} that only one of them can run. {len(rows)} differ by more than "
-          f"{MIN_FACTOR} times: {sum(row[0] > 1 for row in rows)} are slower in mode `simulated`, {sum(row[0] < 1 for row in rows)} in "
+          f"{MIN_FACTOR} times: {sum(time_ratio > 1 for time_ratio, *_ in rows)} are slower in mode `simulated`, {sum(time_ratio < 1 for time_ratio, *_ in rows)} in "
           "`capped`.\n")
     print("| cell | simulated, ms | capped, ms | | in, GiB | out, GiB | what decides |\n|---|---:|---:|---:|---|---|---|")
     for time_ratio, cell_text, simulated, capped in rows:

@@ -283,8 +283,8 @@ TEST(pack, a_block_placed_earlier_leads_to_the_packing_of_that_order) {
     for (std::uint32_t i = 0; i < t.blocks.size(); ++i) order.push_back(i);
     placing::partial_packing now = by.place(order), next;
     for (int change = 0; change < 30; ++change) {
-      const std::size_t from = 1 + random() % (order.size() - 1), to = random() % from;
-      ASSERT_TRUE(by.place_earlier(now, from, to, ~byte_count{0}, next));
+      const std::size_t old_place = 1 + random() % (order.size() - 1), new_place = random() % old_place;
+      ASSERT_TRUE(by.place_earlier(now, old_place, new_place, ~byte_count{0}, next));
       const placing::partial_packing anew = by.place(next.order);
       EXPECT_EQ(next.address_of, anew.address_of) << trial;
       EXPECT_EQ(next.bytes, anew.bytes);

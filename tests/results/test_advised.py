@@ -27,7 +27,7 @@ def test_a_wrong_recommendation_is_reported(umbench, tmp_path):
     path = tmp_path / "exchanged.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     rows = check_advice.compare_advice_with_fastest(umbench.program, "sim:h200", [path])
-    assert [check_advice.is_advice_right(row) for row in rows] == [False] and rows[0][3] == "twin"
+    assert [check_advice.is_advice_right(row) for row in rows] == [False] and rows[0].advised == "twin"
 
 
 def test_cells_alone_or_simulated_are_no_group():

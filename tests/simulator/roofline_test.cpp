@@ -160,14 +160,14 @@ TEST(Roofline, OpaqueTakesItsTimeOrWhatTheRatesSay) {
   auto& own = std::get<opaque>(g.ops[0].attributes.value);
   EXPECT_EQ(estimate(g, on)[0].time, 8000 + 50);
   EXPECT_EQ(estimate(g, on)[0].workspace_bytes, 77U);
-  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes.value).duration, 8050);
+  EXPECT_EQ(std::get<opaque>(with_opaque_durations(g, on).ops[0].attributes.value).duration, 8050);
   own.products = true;
   EXPECT_EQ(estimate(g, on)[0].time, 2000 + 50) << "by the matrix units";
   own.bytes = 3000;
   EXPECT_EQ(estimate(g, on)[0].time, 3000 + 50) << "memory is slower";
   own.duration = 1050;
   EXPECT_EQ(estimate(g, on)[0].time, 1050);
-  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes.value).duration, 1050);
+  EXPECT_EQ(std::get<opaque>(with_opaque_durations(g, on).ops[0].attributes.value).duration, 1050);
   EXPECT_EQ(make_slice_estimator(g, on)({0, {{0, 1}, {}, {}, {}}}).time, 250 + 50)
       << "a quarter, and a launch";
 }

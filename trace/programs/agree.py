@@ -45,7 +45,7 @@ def main():
     rows = compare(process, record)
     for what, own, traced, same in rows:
         print(f"{what}: counted {own}, traced {traced}{'' if same else '  OFF'}")
-    return 0 if rows and all(row[3] for row in rows) else 1
+    return 0 if rows and all(same for _, _, _, same in rows) else 1
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import json
 import statistics
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +22,8 @@ import check  # noqa: E402
 from umbench.trace import explain, reader  # noqa: E402
 
 FIRST_SET, WITHIN = 12, 0.3
+
+Verdict = namedtuple("Verdict", "is_named_first is_saving_near")  # of one program; near: within 30 % of the measured saving
 
 
 def programs(build):
@@ -47,21 +50,21 @@ def measure_programs(build, out, mib, runs):
 
 
 def judge_findings(folder):
-    """Prints a line a program. Returns [(named first, saving within 30 %)]."""
+    """Prints a line a program. Returns [Verdict]."""
     verdicts = []
     for name, of in json.loads((folder / "times.json").read_text(encoding="utf-8")).items():
         process = explain.busiest_process(reader.read_trace_file(folder / f"{name}.jsonl"))
         _, found, _, _ = explain.explain(process)
         saved = 1e3 * (of["plain_s"] - of["mended_s"])
         said = found[0].saving_ns / 1e6 if found else 0
-        named = bool(found) and found[0].key == of["plants"]
-        near = named and saved > 0 and abs(said - saved) <= WITHIN * saved
-        verdicts.append((named, near))
+        is_named_first = bool(found) and found[0].key == of["plants"]
+        is_saving_near = is_named_first and saved > 0 and abs(said - saved) <= WITHIN * saved
+        verdicts.append(Verdict(is_named_first, is_saving_near))
         print(f"{name}: plants {of['plants']}, named {', '.join(f.key for f in found) or 'nothing'}; {1e3 * of['plain_s']:.2f} ms, mended "
               f"{1e3 * of['mended_s']:.2f} ms, traced {1e3 * of['traced_s']:.2f} ms; saves {saved:.2f} ms, said {said:.2f} ms"
-              f"{'' if named else '  NOT NAMED'}{'' if near else '  OFF'}", flush=True)
+              f"{'' if is_named_first else '  NOT NAMED'}{'' if is_saving_near else '  OFF'}", flush=True)
     for title, part in (("first set", verdicts[:FIRST_SET]), ("second set", verdicts[FIRST_SET:])):
-        print(f"{title}: {sum(v[0] for v in part)} of {len(part)} named first, {sum(v[1] for v in part)} savings within 30 %")
+        print(f"{title}: {sum(v.is_named_first for v in part)} of {len(part)} named first, {sum(v.is_saving_near for v in part)} savings within 30 %")
     return verdicts
 
 
@@ -77,8 +80,8 @@ def main():
         wanted.out.mkdir(parents=True, exist_ok=True)
         measure_programs(str(Path(wanted.build).resolve()), wanted.out, wanted.mib, wanted.runs)
     verdicts = judge_findings(wanted.kept or wanted.out)
-    first = verdicts[:FIRST_SET]
-    return 0 if sum(v[0] for v in first) >= 11 and sum(v[1] for v in first) >= 9 else 1
+    first_set = verdicts[:FIRST_SET]
+    return 0 if sum(v.is_named_first for v in first_set) >= 11 and sum(v.is_saving_near for v in first_set) >= 9 else 1
 
 
 if __name__ == "__main__":

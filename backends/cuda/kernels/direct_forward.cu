@@ -22,13 +22,13 @@ __device__ int channel_of(int j, int q) {
 // there are multiplied by zero.
 template <class T>
 struct padded_filter_depth {
-  int taps, row, count;
+  int row_depth, padded_row_depth, padded_depth;
 
   __host__ __device__ explicit padded_filter_depth(const direct_form& f)
-      : taps(f.taps_w * f.channels),
-        row((taps + factors_of_word<T> - 1) / factors_of_word<T> * factors_of_word<T>),
-        count(f.taps_h * row) {}
-  __host__ __device__ int steps() const { return (count + mma_depth<T> - 1) / mma_depth<T>; }
+      : row_depth(f.taps_w * f.channels),
+        padded_row_depth((row_depth + factors_of_word<T> - 1) / factors_of_word<T> * factors_of_word<T>),
+        padded_depth(f.taps_h * padded_row_depth) {}
+  __host__ __device__ int steps() const { return (padded_depth + mma_depth<T> - 1) / mma_depth<T>; }
 };
 
 // Shared memory holds, in order: the filter's fragments, the patch offset of every word of filter depth, the
@@ -50,15 +50,15 @@ struct shared_layout {
 template <class T, int Columns>
 __device__ void load_filter(const direct_form& f, const T* w, std::uint32_t* to) {
   const padded_filter_depth<T> d(f);
-  const T* const group = w + std::int64_t{blockIdx.y} * 8 * Columns * d.taps * f.taps_h;
+  const T* const group = w + std::int64_t{blockIdx.y} * 8 * Columns * d.row_depth * f.taps_h;
   for (int i = static_cast<int>(threadIdx.x); i < d.steps() * Columns * warp_threads * 2; i += threads) {
     const int word = i % 2, lane = i / 2 % warp_threads, j = i / 2 / warp_threads % Columns;
     const int step = i / 2 / warp_threads / Columns;
     const int k = step * mma_depth<T> + (word * 4 + lane % 4) * factors_of_word<T>;
-    const T* const of_channel = group + channel_of<T>(j, lane / 4) * d.taps * f.taps_h;
+    const T* const of_channel = group + channel_of<T>(j, lane / 4) * d.row_depth * f.taps_h;
     const auto element = [&](int at) {
-      const bool real = at < d.count && at % d.row < d.taps;
-      return real ? of_channel[at / d.row * d.taps + at % d.row] : T{};
+      const bool real = at < d.padded_depth && at % d.padded_row_depth < d.row_depth;
+      return real ? of_channel[at / d.padded_row_depth * d.row_depth + at % d.padded_row_depth] : T{};
     };
     to[i] = fragment_word(element(k), element(k + 1));
   }
@@ -70,7 +70,9 @@ __device__ void load_patch_offsets(const direct_form& f, int* to) {
   const int words = d.steps() * mma_depth<T> / factors_of_word<T>;
   for (int i = static_cast<int>(threadIdx.x); i < words; i += threads) {
     const int k = i * factors_of_word<T>;
-    to[i] = k < d.count ? k / d.row * f.patch_columns * f.channels + k % d.row : 0;
+    to[i] = k < d.padded_depth
+                ? k / d.padded_row_depth * f.patch_columns * f.channels + k % d.padded_row_depth
+                : 0;
   }
 }
 

@@ -33,7 +33,8 @@ const dims& result_shape(const sampled_convolution& of) {
   return of.result_operand == 0 ? of.x : of.result_operand == 1 ? of.w : of.y;
 }
 
-// An element of a filter gradient is a sum over the batch, so it takes fewer of them.
+// The number of elements that are computed as samples: fewer of a filter gradient, each of whose elements is
+// a sum over the batch.
 int sample_count(const sampled_convolution& of) {
   const int max_samples = of.result_operand == 1 ? 512 : 4096;
   return static_cast<int>(std::min<std::int64_t>(element_count(result_shape(of)), max_samples));

@@ -46,8 +46,8 @@ def relative_launch_cost(converted, op_name):
 def first_operators_of_passes(document):
     """[name of the first operator of the forward pass, name of that of the backward pass]; without a backward pass only the former."""
     gradient_names = {t["name"] for t in document["tensors"] if t.get("use") in ("activation_gradient", "parameter_gradient")}
-    first_name_by_pass = {}
+    first_name_by_is_backward = {}
     for op in document["ops"]:
         if "duration_ns" in op:
-            first_name_by_pass.setdefault(any(name in gradient_names for name in op["out"]), op["name"])
-    return [first_name_by_pass[is_backward] for is_backward in sorted(first_name_by_pass)]
+            first_name_by_is_backward.setdefault(any(name in gradient_names for name in op["out"]), op["name"])
+    return [first_name_by_is_backward[is_backward] for is_backward in sorted(first_name_by_is_backward)]

@@ -113,13 +113,13 @@ class _PieceSums:
 
     def __init__(self):
         self.sums, self.mask_by_block = defaultdict(Counter), Counter()
-        self.begin = self.end = None
-        self.waiting_ns = self.batches = self.records = self.waited_until = 0
+        self.begin_ns = self.end_ns = None
+        self.waiting_ns = self.batches = self.records = self.waited_until_ns = 0
         self.place = None
 
-    def add(self, quantity, begin, end, address, byte_count, fault_count=None):
-        self.begin = begin if self.begin is None else min(begin, self.begin)
-        self.end = max(end, self.end or 0)
+    def add(self, quantity, begin_ns, end_ns, address, byte_count, fault_count=None):
+        self.begin_ns = begin_ns if self.begin_ns is None else min(begin_ns, self.begin_ns)
+        self.end_ns = max(end_ns, self.end_ns or 0)
         self.records += 1
         end_address = address + max(byte_count, 1)
         while address < end_address:
@@ -130,10 +130,10 @@ class _PieceSums:
             self.mask_by_block[block_number] |= ((1 << (last_granule - first_granule + 1)) - 1) << first_granule
             address = part_end
 
-    def add_fault_batch(self, begin, end):
-        if end > self.waited_until:
-            self.waiting_ns += end - max(begin, self.waited_until)
-            self.waited_until = end
+    def add_fault_batch(self, begin_ns, end_ns):
+        if end_ns > self.waited_until_ns:
+            self.waiting_ns += end_ns - max(begin_ns, self.waited_until_ns)
+            self.waited_until_ns = end_ns
             self.batches += 1
 
     def block_runs(self):
@@ -143,14 +143,14 @@ class _PieceSums:
     def granule_masks(self):
         return [(block_number, 1, mask) for block_number, mask in sorted(self.mask_by_block.items()) if mask not in (0, EVERY_GRANULE)]
 
-    def as_piece(self, kind, start_ns, begin=None, end=None, name=None, launch=None, gpu=None):
-        begin, end = (self.begin, self.end) if begin is None else (begin, end)
-        return TracePiece(kind, begin - start_ns, end - start_ns, name, launch, gpu, self.waiting_ns, self.batches, self.records,
+    def as_piece(self, kind, start_ns, begin_ns=None, end_ns=None, name=None, launch=None, gpu=None):
+        begin_ns, end_ns = (self.begin_ns, self.end_ns) if begin_ns is None else (begin_ns, end_ns)
+        return TracePiece(kind, begin_ns - start_ns, end_ns - start_ns, name, launch, gpu, self.waiting_ns, self.batches, self.records,
                           self.block_runs(), self.granule_masks(), self.place)
 
 
 def _sorted_events(export, copies, gpu_faults, cpu_faults):
-    """[(begin, end, quantity, address, bytes, faults, gpu, place)] sorted by begin; gpu is None for events of the host and prefetches."""
+    """[(begin_ns, end_ns, quantity, address, bytes, faults, gpu, place)] sorted by begin_ns; gpu is None for events of the host and prefetches."""
     events = []
     for row in copies:
         copy_kind = row.get("copyKind")
@@ -174,7 +174,7 @@ def _sorted_events(export, copies, gpu_faults, cpu_faults):
 
 def _pieces_and_stretches_without_moves(export, start_ns, kernels, copies, gpu_faults, cpu_faults):
     """([TracePiece], [Stretch]) of a process. `start_ns` is the time of its first event, from which times count."""
-    launches_by_gpu = defaultdict(list)  # GPU: [[begin, end, name, number of the launch, its _PieceSums]]
+    launches_by_gpu = defaultdict(list)  # GPU: [[begin_ns, end_ns, name, number of the launch, its _PieceSums]]
     launch_counts = Counter()
     for row in sorted(kernels, key=lambda row: row["start"]):
         kernel_name = export.strings.get(row.get("demangledName"), "kernel")
@@ -183,14 +183,14 @@ def _pieces_and_stretches_without_moves(export, start_ns, kernels, copies, gpu_f
     begins_by_gpu = {gpu: [launch[0] for launch in launches_of_gpu] for gpu, launches_of_gpu in launches_by_gpu.items()}
     outside_kernels = []
     for event in _sorted_events(export, copies, gpu_faults, cpu_faults):
-        begin, end, quantity, address, byte_count, fault_count, gpu, _ = event
-        launch = _running_launch(launches_by_gpu.get(gpu), begins_by_gpu.get(gpu), begin)
+        begin_ns, end_ns, quantity, address, byte_count, fault_count, gpu, _ = event
+        launch = _running_launch(launches_by_gpu.get(gpu), begins_by_gpu.get(gpu), begin_ns)
         if launch is None:
             outside_kernels.append(event)
             continue
-        launch[4].add(quantity, begin, end, address, byte_count, fault_count)
+        launch[4].add(quantity, begin_ns, end_ns, address, byte_count, fault_count)
         if quantity.startswith("gpu_"):
-            launch[4].add_fault_batch(begin, end)
+            launch[4].add_fault_batch(begin_ns, end_ns)
     pieces = [launch[4].as_piece("kernel", start_ns, *launch[:4], gpu) for gpu, launches_of_gpu in launches_by_gpu.items()
               for launch in launches_of_gpu if launch[4].sums]
     begins_of_moving_kernels = sorted(launch[0] for launches_of_gpu in launches_by_gpu.values() for launch in launches_of_gpu if launch[4].sums)
@@ -211,18 +211,18 @@ def _running_launch(launches, begins, time_ns):
 def _pieces_outside_kernels(events, begins_of_moving_kernels, start_ns):
     """[TracePiece] of events outside kernels: of the host, of prefetches and others. A piece ends where a kernel begins that moved something."""
     sums_by_kind, pieces = {}, []
-    for begin, end, quantity, address, byte_count, fault_count, gpu, place in events:
+    for begin_ns, end_ns, quantity, address, byte_count, fault_count, gpu, place in events:
         kind = "prefetched" if quantity.endswith("_user") else "other" if gpu is not None else "host"
         current_sums = sums_by_kind.get(kind)
         if current_sums:
-            next_index = bisect_right(begins_of_moving_kernels, current_sums.begin)
-            if ((next_index < len(begins_of_moving_kernels) and begins_of_moving_kernels[next_index] <= begin)
-                    or begin > current_sums.end + MAX_GAP_NS):
+            next_index = bisect_right(begins_of_moving_kernels, current_sums.begin_ns)
+            if ((next_index < len(begins_of_moving_kernels) and begins_of_moving_kernels[next_index] <= begin_ns)
+                    or begin_ns > current_sums.end_ns + MAX_GAP_NS):
                 pieces.append(current_sums.as_piece(kind, start_ns))
                 current_sums = None
         if not current_sums:
             current_sums = sums_by_kind[kind] = _PieceSums()
-        current_sums.add(quantity, begin, end, address, byte_count, fault_count)
+        current_sums.add(quantity, begin_ns, end_ns, address, byte_count, fault_count)
         current_sums.place = current_sums.place or place
     return pieces + [current_sums.as_piece(kind, start_ns) for kind, current_sums in sums_by_kind.items()]
 
@@ -231,11 +231,11 @@ def _stretches_without_moves(launches_by_gpu, start_ns):
     """[Stretch] of launches that moved nothing, one for each GPU and second."""
     stretches = {}
     for gpu, launches_of_gpu in launches_by_gpu.items():
-        for begin, end, name, _, piece_sums in launches_of_gpu:
+        for begin_ns, end_ns, name, _, piece_sums in launches_of_gpu:
             if not piece_sums.sums:
-                stretch = stretches.setdefault((gpu, (begin - start_ns) // NS_PER_SECOND), [begin, end, defaultdict(lambda: [0, 0])])
-                stretch[1] = max(stretch[1], end)
+                stretch = stretches.setdefault((gpu, (begin_ns - start_ns) // NS_PER_SECOND), [begin_ns, end_ns, defaultdict(lambda: [0, 0])])
+                stretch[1] = max(stretch[1], end_ns)
                 stretch[2][name][0] += 1
-                stretch[2][name][1] += end - begin
-    return [Stretch(begin - start_ns, end - start_ns, gpu, [(name, *count_and_ns) for name, count_and_ns in kernels.items()], {})
-            for (gpu, _), (begin, end, kernels) in stretches.items()]
+                stretch[2][name][1] += end_ns - begin_ns
+    return [Stretch(begin_ns - start_ns, end_ns - start_ns, gpu, [(name, *count_and_ns) for name, count_and_ns in kernels.items()], {})
+            for (gpu, _), (begin_ns, end_ns, kernels) in stretches.items()]

@@ -19,6 +19,7 @@ CPU_FAULTS = ("cpu_read_faults", "cpu_write_faults")
 IN, OUT = (*BY_FAULT_IN, "in_user", "in_eviction"), (*BY_FAULT_OUT, "out_user", "out_eviction")  # quantities that moved over the host's link
 QUANTITIES = (*IN, *OUT, "in_peer", *GPU_FAULTS, *CPU_FAULTS, "thrashing", "throttling", "remote_maps")
 
+# All times are in nanoseconds since the trace began.
 class TracePiece(namedtuple("TracePiece", "kind begin end name launch gpu waiting_ns batches records sums granules place")):
     """A launch, or a group of events outside launches; `kind` is "kernel", "host", "prefetched" or "other". `sums` is {quantity: [(number
     of the first block, count of blocks, sum)]}, `granules` [(number of the first block, count, mask of their 64 KiB)] of blocks of which only a part moved or faulted."""

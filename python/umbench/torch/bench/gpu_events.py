@@ -2,7 +2,7 @@
 
 import linecache
 import os
-from collections import Counter
+from collections import Counter, namedtuple
 
 import torch
 
@@ -10,6 +10,8 @@ from .. import private
 
 WARM_UP_STEPS, CONSECUTIVE_STEPS = 8, 4  # steps that bring the GPU to the clock of training, and steps that are then profiled together
 PYTORCH_FOLDER = os.path.dirname(torch.__file__)
+
+GpuEvent = namedtuple("GpuEvent", "name stream begin_us end_us")  # a kernel or copy
 
 
 def profile_steps(run_step):
@@ -21,19 +23,19 @@ def profile_steps(run_step):
     for _ in range(WARM_UP_STEPS):
         run_step()
     events = record_gpu_events(lambda: [run_step() for _ in range(CONSECUTIVE_STEPS)])
-    kernels = [e for e in events if e[1] == main_stream_of(events) and not is_copy(e[0])]
+    kernels = [e for e in events if e.stream == main_stream_of(events) and not is_copy(e.name)]
     busy_us = total_length(merged_spans([(begin_us, end_us) for _, _, begin_us, end_us in kernels]))
-    span_us = max(e[3] for e in kernels) - min(e[2] for e in kernels)
+    span_us = max(e.end_us for e in kernels) - min(e.begin_us for e in kernels)
     return summary | {"in_a_row": {"steps": CONSECUTIVE_STEPS, "ms": span_us / 1e3 / CONSECUTIVE_STEPS,
                                    "kernel_ms": busy_us / 1e3 / CONSECUTIVE_STEPS}}
 
 
 def record_gpu_events(run):
-    """[(name, stream, begin, end)] in microseconds of the GPU's kernels and copies during run()."""
+    """[GpuEvent] of the GPU's kernels and copies during run()."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         run()
         torch.cuda.synchronize()
-    return [(e.name, e.device_resource_id, e.time_range.start, e.time_range.end) for e in profile.events()
+    return [GpuEvent(e.name, e.device_resource_id, e.time_range.start, e.time_range.end) for e in profile.events()
             if e.device_type == torch.autograd.DeviceType.CUDA and e.time_range.end > e.time_range.start]
 
 
@@ -46,8 +48,8 @@ def main_stream_of(events):
 def summarize_times(events):
     """{"kernel_ms", "kernels", "copies"} of events, as profile_steps() returns them; no "copies" if there are none."""
     main_stream = main_stream_of(events)
-    kernels = [e for e in events if e[1] == main_stream and not is_copy(e[0])]
-    copies = [e for e in events if e[1] != main_stream and is_copy(e[0])]
+    kernels = [e for e in events if e.stream == main_stream and not is_copy(e.name)]
+    copies = [e for e in events if e.stream != main_stream and is_copy(e.name)]
     generated_us = sum(end_us - begin_us for name, _, begin_us, end_us in kernels if name.startswith("triton_"))
     optimizer_us = sum(end_us - begin_us for name, _, begin_us, end_us in kernels if "multi_tensor_apply" in name)
     busy_spans = merged_spans([(begin_us, end_us) for _, _, begin_us, end_us in kernels])
@@ -55,10 +57,10 @@ def summarize_times(events):
                              "optimizer": optimizer_us / 1e3, "count": len(kernels)},
                "kernels": kernels_with_most_time(kernels)}
     if copies:
-        summary["copies"] = {"ms": sum(e[3] - e[2] for e in copies) / 1e3,
-                             "hidden_ms": sum(overlap_length(e[2], e[3], busy_spans) for e in copies) / 1e3,
-                             "count": len(copies), "out_ms": sum(e[3] - e[2] for e in copies if "DtoH" in e[0]) / 1e3,
-                             "step_ms": (max(e[3] for e in events) - min(e[2] for e in events)) / 1e3}
+        summary["copies"] = {"ms": sum(e.end_us - e.begin_us for e in copies) / 1e3,
+                             "hidden_ms": sum(overlap_length(e.begin_us, e.end_us, busy_spans) for e in copies) / 1e3,
+                             "count": len(copies), "out_ms": sum(e.end_us - e.begin_us for e in copies if "DtoH" in e.name) / 1e3,
+                             "step_ms": (max(e.end_us for e in events) - min(e.begin_us for e in events)) / 1e3}
     return summary
 
 
