@@ -649,6 +649,23 @@ def test_gradients_of_branches_are_stored_once(monkeypatch):
     assert told and told <= {buffer.get_origin_node() for buffer in backward.buffers}
 
 
+def test_a_pass_is_compiled_without_collections_and_outside_of_the_tracing_mode(monkeypatch):
+    import gc
+
+    from torch._inductor import compile_fx
+    from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+    collects_or_traces, usual = [], compile_fx.compile_fx_inner
+
+    def compile_pass(*arguments, **options):
+        collects_or_traces.append((gc.isenabled(), _get_current_dispatch_mode()))
+        return usual(*arguments, **options)
+
+    monkeypatch.setattr(compile_fx, "compile_fx_inner", compile_pass)
+    run_step(umt.fit(MeanSquare(nn.Linear(8, 8)), budget="1GiB", tier=None, effort=0.003), (torch.randn(4, 8),))
+    assert collects_or_traces == [(False, None)] * 2 and gc.isenabled()
+
+
 def test_the_planner_refuses_a_node_that_names_a_later_one():
     from types import SimpleNamespace as Made
 

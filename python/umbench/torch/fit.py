@@ -1,5 +1,7 @@
 """fit(): a model that trains within a budget of device memory."""
 
+import contextlib
+import gc
 import math
 import re
 import time
@@ -227,6 +229,19 @@ def weakly_bound(method):
     return lambda *args, **kwargs: weak_method()(*args, **kwargs)
 
 
+@contextlib.contextmanager
+def garbage_collection_off():
+    """A context in which Python collects no cycles. Compiling makes millions of objects and few cycles, and collections go over all of them again
+    and again. PyTorch collects when it has compiled."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def close_slabs(slabs):
     while slabs:
         slabs.pop().close()
@@ -279,8 +294,9 @@ class PlanningCompiler:
         self.state_bytes = sum(t.numel() * t.element_size() for t in gpu_states_of(self.optimizer))
 
     def compile_in_shares(self, graph, inputs):
-        return private.compile_graph(chunks.cut_losses_into_shares(graph, self.share_count), inputs, weakly_bound(self.plan_and_split), self.backend,
-                                     self.graphs and weakly_bound(self.graphs.wrap_pass))
+        with garbage_collection_off():
+            return private.compile_graph(chunks.cut_losses_into_shares(graph, self.share_count), inputs, weakly_bound(self.plan_and_split), self.backend,
+                                         self.graphs and weakly_bound(self.graphs.wrap_pass))
 
     def plan_and_split(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begin_s = time.monotonic()

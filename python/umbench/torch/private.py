@@ -39,6 +39,7 @@ USED_NAMES = {
     "torch.autograd": ("Variable._execution_engine",),
     "torch.nn.parallel": ("DistributedDataParallel._active_ddp_module",),
     "torch.utils._mode_utils": ("no_dispatch",),
+    "torch.utils._python_dispatch": ("_disable_current_modes",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
     "torch._C": ("_cuda_clearCublasWorkspaces", "_construct_storage_from_data_pointer", "_storage_Use_Count", "_cuda_memoryStats", "_cuda_setStream", "_cuda_getCurrentRawStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
                  "_cuda_isHistoryEnabled", "_cuda_cudaCachingAllocator_raw_alloc", "_cuda_cudaCachingAllocator_raw_delete"),
@@ -150,11 +151,14 @@ def compile_graph(dynamo_graph, inputs, partition, backend, wrap_pass=None):
 
 
 def inner_compile_with(wrap_pass):
-    """Inductor's compiler of a pass, whose result runs as wrap_pass() makes it."""
+    """Inductor's compiler of a pass, whose result runs as wrap_pass() makes it. It compiles outside of the mode in which AOTAutograd has traced the
+    graph, as PyTorch does at the first backward pass: within that mode, each look at a traced value is a call of Python."""
     from torch._inductor.compile_fx import compile_fx_inner
+    from torch.utils._python_dispatch import _disable_current_modes
 
     def compile_pass(module, example_inputs, **options):
-        compiled_pass = compile_fx_inner(module, example_inputs, **options)
+        with _disable_current_modes():
+            compiled_pass = compile_fx_inner(module, example_inputs, **options)
         if wrap_pass and not options.get("is_inference"):
             compiled_pass.current_callable = wrap_pass(compiled_pass.current_callable, bool(options.get("is_backward")))
         return compiled_pass
