@@ -173,7 +173,7 @@ void block_placer::insert_at(std::size_t place, std::uint32_t i, std::int64_t at
 // Compares many lifetimes at once.
 void block_placer::for_each_overlapping_in_time(std::uint32_t i, const partial_packing& a,
                                                 const auto& visit) const {
-  // The lowest bits of a word are its first byte.
+  // countr_zero() finds the first byte that is not 0, because the lowest bits of a word are its first byte.
   static_assert(std::endian::native == std::endian::little);
   constexpr std::size_t chunk = 128, word = sizeof(std::uint64_t);
   const std::size_t known = a.placed.size();

@@ -143,10 +143,10 @@ class hint_planner {
     const placement& at = find_or_make_draft(first).addresses;
     first.keeps_on_device = fits_budget_
                                 ? bytes_of(at) <= problem_.budget
-                                : at.addresses.device_bytes <= problem_.budget / 2 && has_plan(first);
+                                : at.addresses.device_bytes <= problem_.budget / 2 && can_make_plan(first);
     return first;
   }
-  bool has_plan(const search_setting& with) {
+  bool can_make_plan(const search_setting& with) {
     try {
       make_plan(with);
       return true;

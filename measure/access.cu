@@ -175,11 +175,11 @@ void read_in_order(kernels::launch_site where, const std::byte* data, byte_count
   const auto* const from = reinterpret_cast<const int4*>(data);
   const auto count = static_cast<std::int64_t>(bytes / sizeof(int4));
   const auto resident = static_cast<unsigned>(where.multiprocessors * 8);
-  const std::int64_t step = order == read_order::block_strided ? 2 : 1;
+  const std::int64_t step = order == read_order::every_second_block ? 2 : 1;
   switch (order) {
     case read_order::waves:
     case read_order::random:
-    case read_order::block_strided:
+    case read_order::every_second_block:
       read_in_waves<<<static_cast<unsigned>(count / step / block_threads), block_threads, 0, where.stream>>>(
           from, count, step, order == read_order::random, times);
       break;

@@ -25,12 +25,12 @@ void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes
 
 // Which bytes a kernel reads, and in which order.
 enum class read_order : std::uint8_t {
-  waves,           // a thread for every 16 bytes, more blocks than the GPU holds
-  grid_stride,     // grid-stride loop with as many blocks as the GPU holds
-  chunk_a_thread,  // the same, each thread through a contiguous chunk of its own
-  random,          // like waves, but pages of 4 KiB in a pseudo-random order
-  block_strided,   // like waves, but only every second block of 2 MiB
-  sparse_pages     // one thread per granule of 64 KiB reads 16 bytes
+  waves,               // a thread for every 16 bytes, more blocks than the GPU holds
+  grid_stride,         // grid-stride loop with as many blocks as the GPU holds
+  chunk_a_thread,      // the same, each thread through a contiguous chunk of its own
+  random,              // like waves, but pages of 4 KiB in a pseudo-random order
+  every_second_block,  // like waves, but only every second block of 2 MiB
+  sparse_pages         // one thread per granule of 64 KiB reads 16 bytes
 };
 
 // `bytes`: a power of two of at least 4 MiB. times[g], if not null, receives the arrival time of the first

@@ -86,17 +86,17 @@ leased_memory bench::system_memory(byte_count bytes) {
   return {std::move(lease), arena(data, bytes, &free_system_memory)};
 }
 
-std::shared_ptr<const leased_memory> bench::shared_pinned(byte_count bytes) {
-  if (!shared_pinned_ || shared_pinned_->bytes() < bytes) {
+std::shared_ptr<const leased_memory> bench::shared_pinned(byte_count min_bytes) {
+  if (!shared_pinned_ || shared_pinned_->bytes() < min_bytes) {
     shared_pinned_.reset();
-    shared_pinned_ = std::make_shared<leased_memory>(pinned_memory(bytes));
+    shared_pinned_ = std::make_shared<leased_memory>(pinned_memory(min_bytes));
   }
   return shared_pinned_;
 }
-std::shared_ptr<const leased_memory> bench::shared_device(byte_count bytes) {
-  if (!shared_device_ || shared_device_->bytes() < bytes) {
+std::shared_ptr<const leased_memory> bench::shared_device(byte_count min_bytes) {
+  if (!shared_device_ || shared_device_->bytes() < min_bytes) {
     shared_device_.reset();
-    shared_device_ = std::make_shared<leased_memory>(device_memory(bytes));
+    shared_device_ = std::make_shared<leased_memory>(device_memory(min_bytes));
   }
   return shared_device_;
 }

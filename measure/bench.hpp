@@ -58,10 +58,10 @@ class bench {
   leased_memory managed_memory(byte_count bytes);
   leased_memory system_memory(byte_count bytes);
 
-  // Memory of at least `bytes` that cases share, since 1 GiB takes a third of a second to allocate. Cases may
-  // overwrite its contents. release_shared_memory() frees it unless a case still holds it.
-  std::shared_ptr<const leased_memory> shared_pinned(byte_count bytes);
-  std::shared_ptr<const leased_memory> shared_device(byte_count bytes);
+  // Memory of at least `min_bytes` that cases share, since 1 GiB takes a third of a second to allocate. Cases
+  // may overwrite its contents. release_shared_memory() frees it unless a case still holds it.
+  std::shared_ptr<const leased_memory> shared_pinned(byte_count min_bytes);
+  std::shared_ptr<const leased_memory> shared_device(byte_count min_bytes);
   void release_shared_memory();
 
   // cuDNN and cuBLASLt, opened at the first call.

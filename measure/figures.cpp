@@ -161,8 +161,8 @@ double batches_of_block(const readings_view& v) {
 double read_batches_percent(const readings_view& v) {
   return std::max(100.0, 100 * v("batches_read") / v("batches_write"));
 }
-// The granules that a batch requests, from the number of batches that fill a block. core/machine.hpp has the
-// table.
+// The granules that a batch of faults requests, from the number of batches that fill a block.
+// core/machine.hpp has the table.
 double granules_of_batch(const readings_view& v) {
   constexpr std::array<double, 6> by_batches{24, 12, 6, 3, 2, 1};
   const auto batches = static_cast<std::size_t>(std::lround(batches_of_block(v)));

@@ -83,9 +83,9 @@ std::string order_name(const char* read_order, byte_count bytes, int percent) {
 }  // namespace
 
 benchmark_case read_partly_resident(read_order order, byte_count bytes, int percent) {
-  const byte_count read = order == read_order::sparse_pages    ? bytes / granule * 16
-                          : order == read_order::block_strided ? bytes / 2
-                                                               : bytes;
+  const byte_count read = order == read_order::sparse_pages         ? bytes / granule * 16
+                          : order == read_order::every_second_block ? bytes / 2
+                                                                    : bytes;
   benchmark_case m = order_case_without_work(
       order_name(walk_names.at(static_cast<std::size_t>(order)), bytes, percent), read);
   m.prepare = [=](bench& on) -> trial {
@@ -120,8 +120,9 @@ std::vector<benchmark_case> order_cases(const device_facts&) {
   constexpr byte_count bytes = 256 * MiB;  // a power of two
   std::vector<benchmark_case> all;
   for (const int percent : {50, 67, 80, 90}) {
-    for (const read_order order : {read_order::waves, read_order::grid_stride, read_order::chunk_a_thread,
-                                   read_order::random, read_order::block_strided, read_order::sparse_pages}) {
+    for (const read_order order :
+         {read_order::waves, read_order::grid_stride, read_order::chunk_a_thread, read_order::random,
+          read_order::every_second_block, read_order::sparse_pages}) {
       all.push_back(read_partly_resident(order, bytes, percent));
     }
     all.push_back(chase_partly_resident(bytes, percent));

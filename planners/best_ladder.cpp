@@ -34,7 +34,7 @@ class ladder_solver {
         max_tries_per_gap_class_(most.tries_per_gap_class),
         is_fine_(rungs.size() > coarse_ratios.size()),
         max_failures_(is_fine_ ? 8 : 1),
-        work_limit_(of.work() + most.work),
+        work_limit_(of.work() + most.max_work),
         solutions_(rungs.size()) {}
 
   std::vector<std::optional<solution>> run() {

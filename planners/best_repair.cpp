@@ -19,7 +19,7 @@ class plan_repairer {
   repair_result run() {
     if (of_.compute_time() >= goal_.time_to_beat) return {};
     result_.live_limit = goal_.live_limit;
-    const solution first = decide(of_, live_limit_, {tries_, limits_.work, goal_.time_to_beat});
+    const solution first = decide(of_, live_limit_, {tries_, limits_.max_work, goal_.time_to_beat});
     result_.is_cut_off = first.score.excess > 0;
     result_.is_promising = is_promising(first.score, goal_.time_to_beat);
     if (!result_.is_promising) return result_;
@@ -34,8 +34,8 @@ class plan_repairer {
     const std::uint64_t decided = of_.work();
     byte_count min_decided_limit = live_limit_;  // smallest limit for which decisions were found
     for (int i = 0; i < limits_.max_placements; ++i) {
-      if (i > 0 && of_.work() - decided > limits_.work / 2 * 3) break;
-      if (i > 0) now = decide_again(of_, live_limit_, {tries_ / 8, limits_.work / 8}, now);
+      if (i > 0 && of_.work() - decided > limits_.max_work / 2 * 3) break;
+      if (i > 0) now = decide_again(of_, live_limit_, {tries_ / 8, limits_.max_work / 8}, now);
       const nanoseconds least = now.score.forecast.time;
       if (now.score.excess == 0 && least >= goal_.time_to_beat && !result_.best) break;
       if (now.score.excess > 0 && live_limit_ < min_decided_limit)
@@ -86,7 +86,7 @@ class plan_repairer {
     std::vector<byte_count> reserved(of_.uses().order.size(), 0);  // per position
     for (int i = 0; i < max_placements; ++i) {
       if (i > 0 || goal_.live_limit < goal_.budget)
-        now = decide_again(of_, live_limit_, {tries_ / 8, limits_.work / 8}, now);
+        now = decide_again(of_, live_limit_, {tries_ / 8, limits_.max_work / 8}, now);
       if (now.score.excess == 0 && !may_be_faster(now)) break;
       bool fits = now.score.excess > 0;  // too much is reserved
       if (!fits) {
@@ -156,11 +156,11 @@ class plan_repairer {
 
 }  // namespace
 
-effort_limits quick_effort(std::uint64_t work) {
-  return {12, 12, 3, work};
+effort_limits quick_effort(std::uint64_t max_work) {
+  return {12, 12, 3, max_work};
 }
-effort_limits full_effort(std::uint64_t work) {
-  return {20, 300, 6, work};
+effort_limits full_effort(std::uint64_t max_work) {
+  return {20, 300, 6, max_work};
 }
 
 repair_result decide_and_place(search_space& of, const placer& place, const search_goal& at,

@@ -11,10 +11,10 @@ namespace um {
 struct effort_limits {
   std::size_t min_tries_per_gap_class = 0, max_tries_per_gap_class = 0;
   int max_placements = 0;
-  std::uint64_t work = 0;
+  std::uint64_t max_work = 0;
 };
-effort_limits quick_effort(std::uint64_t work);
-effort_limits full_effort(std::uint64_t work);
+effort_limits quick_effort(std::uint64_t max_work);
+effort_limits full_effort(std::uint64_t max_work);
 
 struct search_goal {
   byte_count budget = 0;

@@ -477,7 +477,7 @@ bool is_promising(const evaluation& best, nanoseconds time_to_beat) {
 }
 
 solution decide(search_space& of, byte_count budget, const effort& by) {
-  decision_search s(of, budget, by.work);
+  decision_search s(of, budget, by.max_work);
   const std::size_t tries_per_gap_class = by.tries_per_gap_class;
   std::optional<solution> best, swapless;
   const auto better = [](const solution& a, const std::optional<solution>& b) {
@@ -489,8 +489,8 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   const std::uint64_t begun = of.work();
   const auto start = [&](treatment how, bool may_swap) {
     const bool takes_little_work = how == treatment::swap_just_in_time;
-    if (best && of.work() - begun > by.work && !takes_little_work) return;
-    s.set_work_limit(by.work / 8);
+    if (best && of.work() - begun > by.max_work && !takes_little_work) return;
+    s.set_work_limit(by.max_work / 8);
     s.start_from(how);
     s.fit_budget(may_swap, false);
     if (better(s.current(), best)) best = s.current();
@@ -509,7 +509,7 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   constexpr std::size_t too_long = 8;
   if (computes_if_all_recomputed(of.uses(), of.gaps()) <= too_long * of.uses().order.size())
     start(treatment::recompute, false);
-  s.set_work_limit(by.work / 2);
+  s.set_work_limit(by.max_work / 2);
   // Several short rounds find better solutions than one long one. The first of several makes no copies; the
   // second half start from crossovers of earlier results.
   constexpr std::size_t worth_more = 40;
@@ -534,18 +534,18 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
     pool.push_back(s.current());
     if (better(s.current(), best)) best = s.current();
   }
-  if (of.work() - begun > 2 * by.work || !is_promising(best->score, by.time_to_beat)) return *best;
-  const solution polished = polish_in_both_orders(s, *best, by.work / 4);
+  if (of.work() - begun > 2 * by.max_work || !is_promising(best->score, by.time_to_beat)) return *best;
+  const solution polished = polish_in_both_orders(s, *best, by.max_work / 4);
   if (has_few || rounds == 1 || !of.may_swap() || !swapless || s.is_good_enough(polished.score))
     return polished;
   const std::optional<solution> found =
-      decide_recomputations(of, s, swapless->treatments, polished, by.work / 3);
+      decide_recomputations(of, s, swapless->treatments, polished, by.max_work / 3);
   if (!found || !is_clearly_better(found->score, polished.score)) return polished;
-  return polish_in_both_orders(s, *found, by.work / 4);
+  return polish_in_both_orders(s, *found, by.max_work / 4);
 }
 
 solution decide_again(search_space& of, byte_count budget, const effort& by, const solution& from) {
-  decision_search s(of, budget, by.work);
+  decision_search s(of, budget, by.max_work);
   s.start_from(from.treatments);
   s.fit_budget(true, true);
   solution little_changed = s.current();
@@ -555,29 +555,29 @@ solution decide_again(search_space& of, byte_count budget, const effort& by, con
 }
 
 solution recompute_more(search_space& of, byte_count budget, const effort& by, const solution& from) {
-  decision_search s(of, budget, by.work);
+  decision_search s(of, budget, by.max_work);
   s.start_from(from.treatments);
   s.fit_budget(false, true);
-  solution best = s.current();
-  if (best.score.excess > 0 || s.is_good_enough(best.score)) return best;
-  s.set_work_limit(by.work);
+  const solution before_annealing = s.current();
+  if (before_annealing.score.excess > 0 || s.is_good_enough(before_annealing.score)) return before_annealing;
+  s.set_work_limit(by.max_work);
   s.anneal(by.tries_per_gap_class, warm, false);
   s.improve_one_by_one(false);
-  return is_better(best.score, s.current().score) ? best : s.current();
+  return is_better(before_annealing.score, s.current().score) ? before_annealing : s.current();
 }
 
 solution keep_more(search_space& of, byte_count budget, const effort& by, const solution& from) {
-  decision_search s(of, budget, by.work / 4);
+  decision_search s(of, budget, by.max_work / 4);
   s.start_from(from.treatments);
   s.improve_one_by_one(true);
   solution best = s.current();
   if (s.is_good_enough(best.score)) return best;
-  s.set_work_limit(by.work / 2);
+  s.set_work_limit(by.max_work / 2);
   s.anneal(by.tries_per_gap_class, warm, true, 1);
   s.improve_one_by_one(true);
   if (is_better(s.current().score, best.score)) best = s.current();
   s.start_from(best.treatments);
-  s.set_work_limit(by.work / 4);
+  s.set_work_limit(by.max_work / 4);
   s.exchange_large_classes();
   return is_better(best.score, s.current().score) ? best : s.current();
 }

@@ -19,7 +19,7 @@ struct solution {
 // its decisions are not likely to become faster than `time_to_beat`.
 struct effort {
   std::size_t tries_per_gap_class = 0;
-  std::uint64_t work = 0;
+  std::uint64_t max_work = 0;
   nanoseconds time_to_beat = any_time;
 };
 

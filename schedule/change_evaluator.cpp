@@ -57,8 +57,8 @@ std::span<const event> events_after(const event_list& list, const list_change& c
 std::span<const byte_count> live_bytes_after(event_list& list, const list_change& change, position end,
                                              std::vector<byte_count>& into) {
   into.clear();
-  const auto add = [&](std::int64_t more, const live_tree::live_at_events& live) {
-    for (const std::int64_t bytes : live) into.push_back(static_cast<byte_count>(more + bytes));
+  const auto add = [&](std::int64_t more, const live_tree::relative_live_bytes& relative_live) {
+    for (const std::int64_t bytes : relative_live) into.push_back(static_cast<byte_count>(more + bytes));
   };
   const std::span<const std::int64_t> before = list.live_before_each();
   auto v = change.visited.begin();
@@ -76,8 +76,8 @@ std::span<const byte_count> live_bytes_after(event_list& list, const list_change
   return into;
 }
 
-position_live_bytes::position_maxima position_live_bytes::maxima_of(std::span<const event> events,
-                                                                    const live_tree::live_at_events& bytes) {
+position_live_bytes::position_maxima position_live_bytes::maxima_of(
+    std::span<const event> events, const live_tree::relative_live_bytes& relative_live) {
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::min() / 2;
   position_maxima most{none, none};
   bool is_computed = false;
@@ -85,7 +85,7 @@ position_live_bytes::position_maxima position_live_bytes::maxima_of(std::span<co
     const event& e = events[i];
     const bool releases = e.kind == event_kind::discard || e.kind == event_kind::evict;
     std::int64_t& side = releases && !is_computed ? most.releasing : most.others;
-    side = std::max(side, bytes[i]);
+    side = std::max(side, relative_live[i]);
     is_computed = is_computed || (e.kind == event_kind::compute && !e.is_recompute);
   }
   return most;

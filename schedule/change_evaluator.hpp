@@ -48,7 +48,7 @@ class position_live_bytes {
   void clear() { list_maxima_.clear(); }
   // Says that the change is made to the current list.
   void accept(const list_change& change);
-  // The maxima of the list after the change. Valid until the next call.
+  // Per position, the maximum of the list after the change. Valid until the next call.
   std::span<const byte_count> maxima_after(event_list& list, const list_change& change, position end);
 
  private:
@@ -57,7 +57,8 @@ class position_live_bytes {
   struct position_maxima {
     std::int64_t releasing = 0, others = 0;
   };
-  static position_maxima maxima_of(std::span<const event> events, const live_tree::live_at_events& bytes);
+  static position_maxima maxima_of(std::span<const event> events,
+                                   const live_tree::relative_live_bytes& relative_live);
 
   std::vector<position_maxima> list_maxima_;  // per position of the current list; empty until it is asked for
   std::vector<byte_count> maxima_after_;

@@ -17,33 +17,35 @@ void merge_summary(live_summary& into, const live_summary& other) {
 
 }  // namespace
 
-live_summary summarize_live(const live_tree::live_at_events& live, std::int64_t before, std::int64_t budget) {
+live_summary summarize_live(const live_tree::relative_live_bytes& relative_live, std::int64_t live_before,
+                            std::int64_t budget) {
   live_summary found{no_bytes, 0};
-  for (const std::int64_t bytes : live) {
-    found.peak = std::max(found.peak, before + bytes);
-    if (before + bytes > budget) found.excess += static_cast<std::uint64_t>(before + bytes - budget);
+  for (const std::int64_t bytes : relative_live) {
+    found.peak = std::max(found.peak, live_before + bytes);
+    if (live_before + bytes > budget)
+      found.excess += static_cast<std::uint64_t>(live_before + bytes - budget);
   }
   return found;
 }
 
-live_tree::live_tree(std::size_t positions) : live_at_events_(positions) {
+live_tree::live_tree(std::size_t positions) : relative_live_bytes_(positions) {
   while (leaf_count_ < positions) leaf_count_ *= 2;
   nodes_.assign(2 * leaf_count_, {no_bytes, -no_bytes, 0, 0, 0});
 }
 
-void live_tree::assign(std::vector<live_at_events> live, std::span<const std::int64_t> before) {
-  live_at_events_ = std::move(live);
+void live_tree::assign(std::vector<relative_live_bytes> live, std::span<const std::int64_t> before) {
+  relative_live_bytes_ = std::move(live);
   nodes_.assign(2 * leaf_count_, {no_bytes, -no_bytes, 0, 0, 0});
-  for (std::size_t i = 0; i < live_at_events_.size(); ++i) {
+  for (std::size_t i = 0; i < relative_live_bytes_.size(); ++i) {
     nodes_[leaf_count_ + i].added = before[i];
     summarize_leaf(leaf_count_ + i);
   }
   for (std::size_t k = leaf_count_; k-- > 1;) update_node(k);
 }
 
-void live_tree::exchange(position at, live_at_events& live, std::int64_t before) {
+void live_tree::exchange(position at, relative_live_bytes& live, std::int64_t before) {
   const std::size_t leaf = leaf_count_ + static_cast<std::size_t>(at);
-  std::swap(live_at_events_[static_cast<std::size_t>(at)], live);
+  std::swap(relative_live_bytes_[static_cast<std::size_t>(at)], live);
   nodes_[leaf].added += before - this->live_before(at);
   summarize_leaf(leaf);
   for (std::size_t k = leaf / 2; k > 0; k /= 2) update_node(k);
@@ -52,7 +54,7 @@ void live_tree::exchange(position at, live_at_events& live, std::int64_t before)
 void live_tree::summarize_leaf(std::size_t leaf) {
   node& n = nodes_[leaf];
   n = {no_bytes, -no_bytes, 0, n.added, 0};
-  for (const std::int64_t bytes : live_at_events_[leaf - leaf_count_]) {
+  for (const std::int64_t bytes : relative_live_bytes_[leaf - leaf_count_]) {
     n.max_live = std::max(n.max_live, bytes + n.added);
     n.min_live = std::min(n.min_live, bytes + n.added);
     n.sum_live += bytes + n.added;
@@ -124,8 +126,8 @@ void live_tree::summarize(std::size_t k, std::size_t from, std::size_t to, std::
       return merge_summary(found, {n.max_live + added, static_cast<std::uint64_t>(beyond)});
     }
     if (k >= leaf_count_)
-      return merge_summary(found,
-                           um::summarize_live(live_at_events_[k - leaf_count_], n.added + added, budget));
+      return merge_summary(
+          found, um::summarize_live(relative_live_bytes_[k - leaf_count_], n.added + added, budget));
   }
   const std::size_t middle = (from + to) / 2;
   if (begin < middle) summarize(2 * k, from, middle, begin, end, added + n.added, budget, found);
@@ -134,7 +136,7 @@ void live_tree::summarize(std::size_t k, std::size_t from, std::size_t to, std::
 
 position live_tree::first_reaching(std::int64_t bytes) const {
   std::size_t k = 1;
-  if (nodes_[1].max_live < bytes) return static_cast<position>(live_at_events_.size());
+  if (nodes_[1].max_live < bytes) return static_cast<position>(relative_live_bytes_.size());
   std::int64_t added = 0;
   while (k < leaf_count_) {
     added += nodes_[k].added;
@@ -181,7 +183,7 @@ void event_list::rebuild(std::span<const decision> decisions, const std::vector<
   }
   alive -= static_cast<std::int64_t>(forecaster_.joined_bytes(staged_tensors));
   totals_ = {};
-  std::vector<live_tree::live_at_events> live(uses_.order.size());
+  std::vector<live_tree::relative_live_bytes> live(uses_.order.size());
   std::vector<std::int64_t> before(uses_.order.size());
   for (position at = 0; at < uses_.end(); ++at) {
     const auto i = static_cast<std::size_t>(at);
@@ -215,9 +217,9 @@ void event_list::recount_excess(byte_count budget) {
 void event_list::fill_block(position_block& b, std::span<const event> made,
                             const std::vector<bool>& staged_tensors) {
   b.events.assign(made.begin(), made.end());
-  const std::span<const byte_count> live =
+  const std::span<const byte_count> relative_live =
       forecaster_.live_bytes_within(b.events, staged_tensors, builder_.states().queried_parts());
-  b.live_bytes.assign(live.begin(), live.end());
+  b.live_bytes.assign(relative_live.begin(), relative_live.end());
   b.totals = {};
   b.totals.event_count = static_cast<std::int64_t>(made.size());
   std::int64_t reserved = 0;
@@ -272,9 +274,9 @@ position event_list::peak_position() const {
   if (at >= uses_.end()) return uses_.end() - 1;
   const position_block& b = blocks_[static_cast<std::size_t>(at)];
   const std::int64_t before = live_bytes_.live_before(at);
-  const live_tree::live_at_events& live = live_bytes_.live_at(at);
+  const live_tree::relative_live_bytes& relative_live = live_bytes_.live_at(at);
   for (std::size_t i = 0; i < b.events.size(); ++i) {
-    if (before + live[i] >= static_cast<std::int64_t>(totals_.peak)) return at;
+    if (before + relative_live[i] >= static_cast<std::int64_t>(totals_.peak)) return at;
     if (b.events[i].kind == event_kind::compute && !b.events[i].is_recompute) break;
   }
   return std::min(at + 1, uses_.end() - 1);

@@ -24,20 +24,22 @@ struct live_summary {
 class live_tree {
  public:
   // Bytes alive at each event of a position, less those alive before its first event.
-  using live_at_events = std::vector<std::int64_t>;
+  using relative_live_bytes = std::vector<std::int64_t>;
   explicit live_tree(std::size_t positions);
 
   // Replaces all positions. `before`: per position, bytes alive before its first event.
-  void assign(std::vector<live_at_events> live, std::span<const std::int64_t> before);
+  void assign(std::vector<relative_live_bytes> live, std::span<const std::int64_t> before);
   // Exchanges those of one position with `live`.
-  void exchange(position at, live_at_events& live, std::int64_t before);
+  void exchange(position at, relative_live_bytes& live, std::int64_t before);
   // Adds `bytes` at all positions in [begin, end).
   void add(position begin, position end, std::int64_t bytes);
 
   std::int64_t live_before(position at) const;
   // Bytes alive before the first event of each position, for all positions. Takes O(n).
   std::span<const std::int64_t> live_before_each();
-  const live_at_events& live_at(position p) const { return live_at_events_[static_cast<std::size_t>(p)]; }
+  const relative_live_bytes& live_at(position p) const {
+    return relative_live_bytes_[static_cast<std::size_t>(p)];
+  }
   // Summary of [begin, end), with `added` bytes more at every event.
   live_summary summarize(position begin, position end, std::int64_t added, std::int64_t budget) const;
   // The first position that reaches this many bytes alive; the number of positions if none does.
@@ -58,14 +60,15 @@ class live_tree {
   void summarize(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
                  std::int64_t added, std::int64_t budget, live_summary& found) const;
 
-  std::vector<live_at_events> live_at_events_;
-  std::size_t leaf_count_ = 1;             // a power of two
+  std::vector<relative_live_bytes> relative_live_bytes_;  // per position
+  std::size_t leaf_count_ = 1;                            // a power of two
   std::vector<node> nodes_;                // node 1 is the root, nodes 2k and 2k + 1 are the children of k
   std::vector<std::int64_t> added_above_;  // scratch: per node
 };
 
-// Summary of one position's events.
-live_summary summarize_live(const live_tree::live_at_events& live, std::int64_t before, std::int64_t budget);
+// Peak and excess at one position. `live_before`: bytes alive before its first event.
+live_summary summarize_live(const live_tree::relative_live_bytes& relative_live, std::int64_t live_before,
+                            std::int64_t budget);
 
 // Totals of a list of events.
 struct list_totals {
@@ -83,10 +86,10 @@ void subtract_from_totals(list_totals& all, const list_totals& one);
 
 class event_list {
  public:
-  struct position_block {                  // the events of one position
-    std::vector<event> events;             // of that position
-    live_tree::live_at_events live_bytes;  // empty in a list, whose tree holds them
-    list_totals totals;                    // without peak and excess
+  struct position_block {                       // the events of one position
+    std::vector<event> events;                  // of that position
+    live_tree::relative_live_bytes live_bytes;  // empty in a list, whose tree holds them
+    list_totals totals;                         // without peak and excess
   };
 
   // Keeps references. No other object may build with `events`.

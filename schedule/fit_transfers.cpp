@@ -170,14 +170,14 @@ class transfer_fitter {
 }  // namespace
 
 std::vector<byte_count> live_at_positions(const use_table& uses, std::span<const event> events,
-                                          std::span<const byte_count> live) {
+                                          std::span<const byte_count> live_at_events) {
   std::vector<byte_count> most(uses.order.size(), 0);
   position next = 0;  // first position that is not computed yet
   for (std::size_t i = 0; i < events.size(); ++i) {
     const bool behind = events[i].kind == event_kind::evict || events[i].kind == event_kind::discard;
     const position at = std::min(behind && next > 0 ? next - 1 : next, uses.end() - 1);
     byte_count& here = most[static_cast<std::size_t>(at)];
-    here = std::max(here, live[i]);
+    here = std::max(here, live_at_events[i]);
     if (events[i].kind == event_kind::compute && static_cast<position>(events[i].subject) == next) ++next;
   }
   return most;

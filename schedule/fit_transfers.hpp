@@ -12,7 +12,7 @@ namespace um {
 
 // Per position, the maximum of the bytes alive at its events. Events before a compute belong to its position.
 std::vector<byte_count> live_at_positions(const use_table& uses, std::span<const event> events,
-                                          std::span<const byte_count> live);
+                                          std::span<const byte_count> live_at_events);
 
 // Maximum number of attempts to let parts return early enough for recomputations that need them.
 inline constexpr int max_return_attempts = 4;

@@ -37,13 +37,13 @@ std::span<const position> swap_fitter::find_first_readers(std::span<const decisi
 }
 
 bool swap_fitter::fit(std::span<const std::uint32_t> swapped, const std::vector<swap_timing>& timing,
-                      std::span<const byte_count> live_bytes, byte_count budget,
+                      std::span<const byte_count> live_at_positions, byte_count budget,
                       std::vector<decision>& decisions) {
   early_gaps_.clear();
   std::ranges::copy_if(swapped, std::back_inserter(early_gaps_),
                        [&](std::uint32_t x) { return timing[x] == swap_timing::early; });
   if (early_gaps_.empty()) return false;
-  live_bytes_.assign(live_bytes.begin(), live_bytes.end());
+  live_bytes_.assign(live_at_positions.begin(), live_at_positions.end());
   bool changed = false;
   std::ranges::stable_sort(early_gaps_, std::ranges::greater{},
                            [&](std::uint32_t x) { return first_readers_[x]; });

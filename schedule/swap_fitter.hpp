@@ -20,10 +20,11 @@ class swap_fitter {
   // call.
   std::span<const position> find_first_readers(std::span<const decision> decisions);
   // Call find_first_readers() before. Changes only gaps with swap_timing::early. First delays returns where
-  // bytes alive (per position) exceed the budget. It begins with the part whose first reader is the latest.
+  // bytes alive exceed the budget. It begins with the part whose first reader is the latest.
   // Then lets parts leave earlier where bytes still exceed it. Returns whether a decision changed.
   bool fit(std::span<const std::uint32_t> swapped, const std::vector<swap_timing>& timing,
-           std::span<const byte_count> live_bytes, byte_count budget, std::vector<decision>& decisions);
+           std::span<const byte_count> live_at_positions, byte_count budget,
+           std::vector<decision>& decisions);
 
  private:
   byte_count& live_at(position at) { return live_bytes_[static_cast<std::size_t>(at)]; }

@@ -91,9 +91,9 @@ enum class access_order : std::uint8_t {
   grid_stride,
   chunk_a_thread,
   random,
-  block_strided,
+  every_second_block,
   chase,
-  sparse
+  sparse_pages
 };
 
 constexpr byte_count ratio_bytes = 256 * MiB;
@@ -116,7 +116,7 @@ pattern_result run_kernel(managed_memory& memory, access_order how, bool hits_wa
     case access_order::random:
       done.traffic = memory.touch(all, reads, {.shuffled = true, .hits_wait = hits_wait});
       break;
-    case access_order::block_strided:
+    case access_order::every_second_block:
       done.bytes = ratio_bytes / 2;
       for (byte_count at = 0; at < ratio_bytes; at += 2 * managed_block) {
         done.traffic += memory.touch({at, managed_block}, reads, {}, at > 0);
@@ -127,7 +127,7 @@ pattern_result run_kernel(managed_memory& memory, access_order how, bool hits_wa
       done.traffic.time += dependent_hit_ns * static_cast<nanoseconds>(ratio_bytes / granule_bytes -
                                                                        done.traffic.faulted_granules);
       break;
-    case access_order::sparse:
+    case access_order::sparse_pages:
       done.bytes = ratio_bytes / pages_per_granule;
       done.traffic = memory.touch(all, reads, {.sparse = true});
       break;
@@ -138,7 +138,7 @@ pattern_result run_kernel(managed_memory& memory, access_order how, bool hits_wa
 // The second pass over data that exceeds the capacity.
 template <access_order How, bool HitsWait = false>
 pattern_result second_pass_oversubscribed(const machine& on, double ratio) {
-  const byte_count touched = How == access_order::block_strided ? ratio_bytes / 2 : ratio_bytes;
+  const byte_count touched = How == access_order::every_second_block ? ratio_bytes / 2 : ratio_bytes;
   const auto room = static_cast<std::uint64_t>(static_cast<double>(touched / managed_block) / ratio);
   managed_memory memory(ratio_bytes, std::max<std::uint64_t>(room, 1), on);
   memory.place_on_host({0, ratio_bytes}, true);
@@ -370,12 +370,12 @@ constexpr std::array table = std::to_array<pattern>({
                                                          "the same, a chunk for every thread"),
     oversubscribed_pattern<access_order::random>("random_under_pressure",
                                                  "the same in an order without a pattern"),
-    oversubscribed_pattern<access_order::block_strided>("block_strided_under_pressure",
-                                                        "the same of every second block of 2 MiB"),
+    oversubscribed_pattern<access_order::every_second_block>("block_strided_under_pressure",
+                                                             "the same of every second block of 2 MiB"),
     oversubscribed_pattern<access_order::chase>("pointer_chase_under_pressure",
                                                 "the same by one thread of dependent reads"),
-    oversubscribed_pattern<access_order::sparse>("sparse_pages_under_pressure",
-                                                 "the same of one page in every granule"),
+    oversubscribed_pattern<access_order::sparse_pages>("sparse_pages_under_pressure",
+                                                       "the same of one page in every granule"),
     partly_resident_pattern<access_order::waves>(
         "waves_partly_resident", "a grid of many blocks reads 256 MiB, the end of it on the device"),
     partly_resident_pattern<access_order::grid_stride>("grid_stride_partly_resident",
@@ -384,12 +384,12 @@ constexpr std::array table = std::to_array<pattern>({
                                                           "the same, a chunk for every thread"),
     partly_resident_pattern<access_order::random>("random_partly_resident",
                                                   "the same in an order without a pattern"),
-    partly_resident_pattern<access_order::block_strided>("block_strided_partly_resident",
-                                                         "the same of every second block of 2 MiB"),
+    partly_resident_pattern<access_order::every_second_block>("block_strided_partly_resident",
+                                                              "the same of every second block of 2 MiB"),
     partly_resident_pattern<access_order::chase>("pointer_chase_partly_resident",
                                                  "the same by one thread of dependent reads"),
-    partly_resident_pattern<access_order::sparse>("sparse_pages_partly_resident",
-                                                  "the same of one page in every granule"),
+    partly_resident_pattern<access_order::sparse_pages>("sparse_pages_partly_resident",
+                                                        "the same of one page in every granule"),
     {"cpu_2MiB", "the CPU writes one place in every block of 128 MiB on the device",
      cpu_touches<128 * MiB, 2 * MiB>},
     {"cpu_64KiB", "the CPU writes one place in every granule of 16 MiB on the device",

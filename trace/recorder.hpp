@@ -155,9 +155,9 @@ class recorder {
 // Adds a record of CUPTI or of the driver's events.
 void add(recorder& to, const unified_memory_record& r);
 
-// Limits the time that counting takes to a share of the time since the start plus a second, so that short
-// programs are counted whole. Beyond that counting pauses until the budget allows a quarter of a second. One
-// thread may call spend() while another calls may_count().
+// Limits the time that counting takes to one second plus a share of the time since the start. The second lets
+// short programs be counted whole. Beyond that counting pauses until the budget allows a quarter of a second.
+// One thread may call spend() while another calls may_count().
 class counting_budget {
  public:
   counting_budget(nanoseconds start, double share) : start_(start), share_(share) {}

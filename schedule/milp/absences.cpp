@@ -9,7 +9,7 @@ namespace {
 // Whether memory is short at some position of the gap.
 bool is_memory_short(const gap_model& m, const gap& e) {
   for (position at = e.last_use + 1; at < e.next_use; ++at) {
-    if (m.live_bytes[static_cast<std::size_t>(at)] > m.options.memory_bytes) return true;
+    if (m.live_at_positions[static_cast<std::size_t>(at)] > m.options.memory_bytes) return true;
   }
   return false;
 }

@@ -22,14 +22,14 @@ time_slots make_slots(const use_table& uses, const forecaster& costs, std::size_
 }
 
 gap_model::gap_model(const problem& p, const use_table& all_uses, const std::vector<gap>& all_gaps,
-                     const forecaster& all_costs, std::span<const byte_count> all_live_bytes,
+                     const forecaster& all_costs, std::span<const byte_count> all_live_at_positions,
                      const gap_program_options& wanted)
     : network(p.network),
       target(p.target),
       uses(all_uses),
       gaps(all_gaps),
       costs(all_costs),
-      live_bytes(all_live_bytes),
+      live_at_positions(all_live_at_positions),
       options(wanted),
       slots(make_slots(all_uses, all_costs, wanted.max_slots)),
       absence_of_gap(all_gaps.size()),
@@ -66,7 +66,7 @@ void add_memory_limits(gap_model& m) {
     const std::size_t s = m.slots.slot_of_position[at];
     if (m.slots.begin[s] == static_cast<position>(at))
       row.insert(row.end(), m.lanes.transient_memory[s].begin(), m.lanes.transient_memory[s].end());
-    const double over = in_units(m.live_bytes[at]) - in_units(m.options.memory_bytes);
+    const double over = in_units(m.live_at_positions[at]) - in_units(m.options.memory_bytes);
     double least = 0;
     for (const term& t : row) least += std::min(0.0, t.second);
     if (over > least) m.program.add_at_least(std::move(row), over);

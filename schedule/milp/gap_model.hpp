@@ -81,14 +81,14 @@ struct lane_terms {
 struct gap_model {
   // Keeps references. Creates the slots and their columns; no gap may leave yet.
   gap_model(const problem& p, const use_table& uses, const std::vector<gap>& gaps, const forecaster& costs,
-            std::span<const byte_count> live_bytes, const gap_program_options& options);
+            std::span<const byte_count> live_at_positions, const gap_program_options& options);
 
   const graph& network;
   const machine& target;
   const use_table& uses;
   const std::vector<gap>& gaps;
   const forecaster& costs;
-  std::span<const byte_count> live_bytes;
+  std::span<const byte_count> live_at_positions;
   const gap_program_options& options;
 
   mixed_program program;

@@ -65,10 +65,10 @@ terms make_start_values(const gap_model& m, std::span<const decision> decisions)
 }  // namespace milp
 
 gap_solution minimize(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
-                      const forecaster& costs, std::span<const byte_count> live,
+                      const forecaster& costs, std::span<const byte_count> live_at_positions,
                       const gap_program_options& options, const solver_limits& effort,
                       std::span<const decision> start) {
-  milp::gap_model m(p, uses, gaps, costs, live, options);
+  milp::gap_model m(p, uses, gaps, costs, live_at_positions, options);
   milp::add_absences(m);
   milp::add_recomputation(m);
   milp::add_memory_limits(m);

@@ -18,10 +18,10 @@ struct gap_solution {
   std::size_t column_count = 0, row_count = 0;
 };
 
-// `live`: bytes alive at each position if no part leaves. `start`: decisions to start from, if any. Throws
-// unsupported without HiGHS.
+// `live_at_positions`: bytes alive at each if no part leaves. `start`: decisions to start from, if any.
+// Throws unsupported without HiGHS.
 gap_solution minimize(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
-                      const forecaster& costs, std::span<const byte_count> live,
+                      const forecaster& costs, std::span<const byte_count> live_at_positions,
                       const gap_program_options& options, const solver_limits& effort,
                       std::span<const decision> start = {});
 

@@ -78,7 +78,7 @@ def find_holds(requests, free_pieces, largest_piece_address, largest_piece_bytes
     for fixed_addresses in ({}, addresses_in_other_pieces(requests, free_pieces, largest_piece_address)):
         hold_changes, packed_bytes = hold_changes_for_best_packing(requests, free_pieces, largest_piece_address, largest_piece_bytes, fixed_addresses)
         if hold_changes is not None:
-            return merge_to_fewer_points(hold_changes, Trials(requests, free_pieces, 2 * MAX_TRIALS)), 0
+            return merge_to_fewer_points(hold_changes, HoldChangeTrials(requests, free_pieces, 2 * MAX_TRIALS)), 0
     return None, max(0, packed_bytes - largest_piece_bytes) if packed_bytes < math.inf else 0
 
 
@@ -97,7 +97,7 @@ def hold_changes_for_best_packing(requests, free_pieces, largest_piece_address, 
                                       largest_piece_address, largest_piece_address + largest_piece_bytes)
             changes = hold_changes_for_targets(requests, targets, free_pieces.copy())
             if changes is not None and count_requests_with_room(requests, changes, free_pieces.copy()) == len(requests):
-                best_changes = min(best_changes or changes, without_unneeded_holds(changes, Trials(requests, free_pieces, MAX_TRIALS)),
+                best_changes = min(best_changes or changes, without_unneeded_holds(changes, HoldChangeTrials(requests, free_pieces, MAX_TRIALS)),
                                    key=count_held_pieces)
         if best_changes is not None and count_held_pieces(best_changes) <= FEW_HELD_PIECES:
             break
@@ -160,7 +160,7 @@ def merge_to_fewer_points(hold_changes, trials):
     return merge_neighbouring_changes(without_empty_changes(hold_changes), trials)
 
 
-class Trials:
+class HoldChangeTrials:
     """Tries changes of the held pieces on a model of the allocator, at most `max_trials` times."""
 
     def __init__(self, requests, free_pieces, max_trials):
