@@ -81,7 +81,8 @@ def is_product_added_to_sum(node):
 
 
 def overwrite_sums(module):
-    """Makes products of a forward or backward graph overwrite the sum to which they are added, if nothing reads it later."""
+    """Makes products of a forward or backward graph overwrite the sum to which they are added, if nothing reads it later. The caller has to recompile the
+    module."""
     index_of_node = {node: i for i, node in enumerate(module.graph.nodes)}
     for node in filter(is_product_added_to_sum, list(module.graph.nodes)):
         total, left, right = node.args
@@ -92,7 +93,6 @@ def overwrite_sums(module):
         overwriting_node.meta["val"], index_of_node[overwriting_node] = None, index_of_node[node]
         node.replace_all_uses_with(total)
         module.graph.erase_node(node)
-    module.recompile()
 
 
 class LinearLossInShares(torch.autograd.Function):

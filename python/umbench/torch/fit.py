@@ -345,12 +345,13 @@ class PlanningCompiler:
         if self.plan.offloaded:
             self.insert_copies(step_nodes, planner_answer["plan"]["offloaded"], forward_module, backward_module, num_fwd_outputs, on_gpu)
         self.plan.store_differences(forward_module, backward_module)
-        for graph in (forward_module, backward_module):
-            chunks.overwrite_sums(graph)
         if self.backend == "inductor":
             private.mark_nodes_to_store(backward_module, step_nodes.names_of(planner_answer["plan"]["stored"]))
-            rewrites.widen_in_each_reader(forward_module)
-            rewrites.widen_in_each_reader(backward_module)
+        for module in (forward_module, backward_module):
+            chunks.overwrite_sums(module)
+            if self.backend == "inductor":
+                rewrites.widen_in_each_reader(module)
+            module.recompile()
         return forward_module, backward_module
 
     def insert_copies(self, step_nodes, moves, forward_module, backward_module, num_fwd_outputs, is_on_gpu):

@@ -142,7 +142,7 @@ def empty_dense_like(traced_tensor):
 
 def widen_in_each_reader(module):
     """Makes each node that reads a half-precision value in float32 convert it separately, so that Inductor keeps the half-precision value in
-    memory."""
+    memory. The caller has to recompile the module."""
     graph = module.graph
     for node in graph.find_nodes(op="call_function", target=torch.ops.prims.convert_element_type.default):
         if not widens(node):
@@ -151,7 +151,6 @@ def widen_in_each_reader(module):
             with graph.inserting_before(user):
                 own_conversion = graph.node_copy(node)
             user.replace_input_with(node, own_conversion)
-    module.recompile()
 
 
 def widens(node):
