@@ -113,9 +113,9 @@ bool block_placer::place_earlier(const partial_packing& before, std::size_t old_
     if (first.new_address != first.old_address) continue;
     block_moves_.erase(block_moves_.begin());
     if (block_moves_.empty()) {  // no other block moves
-      placing_order order = std::move(a.order);
+      placing_order new_order = std::move(a.order);
       a = before;
-      a.order = std::move(order);
+      a.order = std::move(new_order);
       return true;
     }
     changed = {};

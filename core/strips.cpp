@@ -8,14 +8,9 @@
 namespace um {
 namespace {
 
-region cross_section(const tensor& t, axis outer, region r) {
-  range_along(r, outer) = range_along(whole_of(t.shape), outer);
-  return r;
-}
-
 // The regions of one tensor that the actions of a plan use.
 struct used_regions {
-  std::vector<region> sections;          // cross-sections of all accesses and moves
+  std::vector<region> cross_sections;    // cross-sections of all accesses and moves
   std::vector<region> moved_or_written;  // cross-sections of writes and moves
   std::vector<std::int64_t> borders;
 };
@@ -24,28 +19,28 @@ struct used_regions {
 // it is on the device.
 class cross_section_use {
  public:
-  // `whole`: the section is the tensor's whole cross-section.
-  void add_resident(const region& r, const region& section, bool whole) {
+  // `whole`: `cross_section` is the tensor's whole cross-section.
+  void add_resident(const region& r, const region& cross_section, bool whole) {
     record_whole(whole);
     if (std::ranges::none_of(on_device_, [&](const resident_region& x) { return contains(x.covered, r); }))
-      on_device_.push_back({r, section});
+      on_device_.push_back({r, cross_section});
   }
   void record_whole(bool whole) {
     (whole ? has_whole_ : has_part_) = true;
     is_mixed_ = is_mixed_ || (has_whole_ && has_part_);
   }
   // Removes the regions within `r` that lie in the strip of that cross-section.
-  void remove_from_section(const region& r, const region& section) {
-    remove_within(r, [&](const resident_region& x) { return x.section == section; });
+  void remove_from_cross_section(const region& r, const region& cross_section) {
+    remove_within(r, [&](const resident_region& x) { return x.cross_section == cross_section; });
   }
-  void remove_from_all_sections(const region& r) {
+  void remove_from_all_cross_sections(const region& r) {
     remove_within(r, [](const resident_region&) { return true; });
   }
   bool is_mixed() const { return is_mixed_; }
 
  private:
   struct resident_region {
-    region covered, section;
+    region covered, cross_section;
   };
   void remove_within(const region& r, auto&& is_affected) {
     std::erase_if(on_device_,
@@ -72,7 +67,7 @@ class strip_finder {
     const tensor& what = g_.tensors[t];
     const region whole = whole_of(what.shape);
     used_regions& used = used_[t];
-    sort_and_remove_duplicates(used.sections);
+    sort_and_remove_duplicates(used.cross_sections);
     sort_and_remove_duplicates(used.moved_or_written);
     strip_layout layout{
         outer_axes_[t], {whole}, {0, range_along(whole, outer_axes_[t]).end}, std::move(cells)};
@@ -81,7 +76,7 @@ class strip_finder {
     layout.segment_borders.insert(layout.segment_borders.end(), used.borders.begin(), used.borders.end());
     sort_and_remove_duplicates(layout.segment_borders);
     const bool apart = home == residence::staged && !cross_sections_[t].is_mixed();
-    if (!used.moved_or_written.empty() && (apart || !std::ranges::binary_search(used.sections, whole)))
+    if (!used.moved_or_written.empty() && (apart || !std::ranges::binary_search(used.cross_sections, whole)))
       layout.strips = used.moved_or_written;
     return layout;
   }
@@ -93,10 +88,10 @@ class strip_finder {
       const bool writes = a.mode != access_mode::read;
       add(a.tensor, a.where, true, writes);
       if (plan_.residences[a.tensor] != residence::staged) continue;
-      const region section = section_of(a.tensor, a.where);
+      const region cross_section = cross_section_of(a.tensor, a.where);
       if (writes) {
-        cross_sections_[a.tensor].add_resident(a.where, section, is_whole(a.tensor, section));
-      } else if (is_whole(a.tensor, section)) {
+        cross_sections_[a.tensor].add_resident(a.where, cross_section, is_whole(a.tensor, cross_section));
+      } else if (is_whole(a.tensor, cross_section)) {
         cross_sections_[a.tensor].record_whole(true);
       }
     }
@@ -104,31 +99,37 @@ class strip_finder {
   void add(const discard& x) {
     const region r = region_of(g_.tensors[x.tensor].shape, x.part);
     add(x.tensor, r, false, false);
-    cross_sections_[x.tensor].remove_from_all_sections(r);
+    cross_sections_[x.tensor].remove_from_all_cross_sections(r);
   }
   void add(const prefetch& x) {
-    const region r = region_of(g_.tensors[x.tensor].shape, x.part), section = section_of(x.tensor, r);
+    const region r = region_of(g_.tensors[x.tensor].shape, x.part),
+                 cross_section = cross_section_of(x.tensor, r);
     add(x.tensor, r, true, true);
-    cross_sections_[x.tensor].add_resident(r, section, is_whole(x.tensor, section));
+    cross_sections_[x.tensor].add_resident(r, cross_section, is_whole(x.tensor, cross_section));
   }
   void add(const evict& x) {
-    const region r = region_of(g_.tensors[x.tensor].shape, x.part), section = section_of(x.tensor, r);
+    const region r = region_of(g_.tensors[x.tensor].shape, x.part),
+                 cross_section = cross_section_of(x.tensor, r);
     add(x.tensor, r, true, true);
-    cross_sections_[x.tensor].record_whole(is_whole(x.tensor, section));
-    cross_sections_[x.tensor].remove_from_section(r, section);
+    cross_sections_[x.tensor].record_whole(is_whole(x.tensor, cross_section));
+    cross_sections_[x.tensor].remove_from_cross_section(r, cross_section);
   }
 
-  region section_of(tensor_id t, const region& r) const {
-    return cross_section(g_.tensors[t], outer_axes_[t], r);
+  // Returns the region with the whole outer axis.
+  region cross_section_of(tensor_id t, region r) const {
+    range_along(r, outer_axes_[t]) = range_along(whole_of(g_.tensors[t].shape), outer_axes_[t]);
+    return r;
   }
-  bool is_whole(tensor_id t, const region& section) const { return section == whole_of(g_.tensors[t].shape); }
+  bool is_whole(tensor_id t, const region& cross_section) const {
+    return cross_section == whole_of(g_.tensors[t].shape);
+  }
 
   void add(tensor_id t, const region& r, bool is_access, bool is_move_or_write) {
-    const region section = section_of(t, r);
+    const region cross_section = cross_section_of(t, r);
     const auto once = [&](std::vector<region>& all) {
-      if (all.empty() || all.back() != section) all.push_back(section);
+      if (all.empty() || all.back() != cross_section) all.push_back(cross_section);
     };
-    if (is_access) once(used_[t].sections);
+    if (is_access) once(used_[t].cross_sections);
     if (is_move_or_write) once(used_[t].moved_or_written);
     used_[t].borders.push_back(range_along(r, outer_axes_[t]).begin);
     used_[t].borders.push_back(range_along(r, outer_axes_[t]).end);
@@ -170,9 +171,9 @@ region strip_layout::segment_region(std::uint32_t strip, std::uint32_t segment) 
 }
 
 std::uint32_t strip_layout::find_strip(const region& r) const {
-  region section = r;
-  range_along(section, outer) = range_along(strips.front(), outer);
-  const auto at = std::ranges::find(strips, section);
+  region cross_section = r;
+  range_along(cross_section, outer) = range_along(strips.front(), outer);
+  const auto at = std::ranges::find(strips, cross_section);
   if (at != strips.end()) return static_cast<std::uint32_t>(at - strips.begin());
   if (strips.size() > 1 || !contains(strips.front(), r)) {
     throw std::invalid_argument("no part of that cross-section is ever on the device");

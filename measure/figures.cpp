@@ -85,6 +85,8 @@ double ns_at_rate(byte_count bytes, double rate) {
   return as_double(bytes) * 1e9 / rate;
 }
 
+// The function of a figure has the figure's name; core/machine.hpp says what each figure is.
+
 // --- movements ---
 double migrate_copy_ns(const readings_view& v) {
   return v("prefetch_in_1GiB") / blocks_in(GiB) - ns_at_rate(managed_block, link_to_device_rate(v));
@@ -98,6 +100,7 @@ double prefetch_block_ns(const readings_view& v) {
 double populate_ns(const readings_view& v) {
   return (v("prefetch_in_discarded") - v("prefetch_there_1GiB")) / blocks_in(GiB);
 }
+// The time to give a block its chunk of device memory.
 double chunk_ns(const readings_view& v) {
   return v("prefetch_in_new") / blocks_in(stream_bytes) - v("prefetch_in_discarded") / blocks_in(GiB);
 }

@@ -53,9 +53,9 @@ class section_planner {
         gaps_(find_gaps(p.network, uses_)),
         forecaster_(p, uses_),
         builder_(p.network, uses_, gaps_) {
-    const std::vector<decision> kept(gaps_.size());
-    const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
-    forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
+    const std::vector<decision> all_kept(gaps_.size());
+    const std::vector<event> events = build_events(p.network, uses_, gaps_, all_kept);
+    forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, all_kept));
     live_bytes_ = live_at_positions(uses_, events, forecaster_.live_bytes());
     for (position at = 0; at < uses_.end(); ++at) {
       min_memory_ = std::max(min_memory_, touched_bytes(p.network, uses_, at, [](part_id) { return true; }));

@@ -77,6 +77,7 @@ std::string ranges_of(const std::vector<std::string>& numbers) {
   return text;
 }
 
+// A line of the table: one module, or several whose names differ only in a number.
 struct table_line {
   std::string before, after;
   std::vector<std::string> numbers;
@@ -85,8 +86,8 @@ struct table_line {
   std::string name() const {
     const std::string middle =
         numbers.size() > 1 ? "[" + ranges_of(numbers) + "]" : fmt::format("{}", fmt::join(numbers, ""));
-    const std::string whole = before + middle + after;
-    return whole.empty() ? "(the model)" : whole;
+    const std::string full_name = before + middle + after;
+    return full_name.empty() ? "(the model)" : full_name;
   }
 };
 

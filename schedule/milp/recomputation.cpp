@@ -92,13 +92,13 @@ void add_recompute_limits(gap_model& m, std::size_t i) {
   const gap_columns& a = m.absences[i];
   if (!a.recompute_in_slot.front()) return;
   const gap& e = m.gaps[a.gap];
-  terms so_far;
+  terms minus_recomputed;  // -1 for each recomputation up to slot s
   for (std::size_t s = 0; s < a.recompute_in_slot.size(); ++s) {
     const std::size_t where = s < a.reacquired.size() ? a.first_slot + s : m.slots.slot_of(e.next_use);
     m.program.add_at_least({{recompute_column(m, e.producer, where), 1}, {*a.recompute_in_slot[s], -1}}, 0);
     if (s == a.reacquired.size()) break;
-    so_far.emplace_back(*a.recompute_in_slot[s], -1);
-    terms row = so_far;
+    minus_recomputed.emplace_back(*a.recompute_in_slot[s], -1);
+    terms row = minus_recomputed;
     row.emplace_back(a.reacquired[s], 1);
     m.program.add_at_least(row, 0);
     if (a.swap_share) row.emplace_back(*a.swap_share, -1);
