@@ -25,15 +25,6 @@ namespace {
 // Maximum number of operators of a network that is searched for all budgets of the ladder. In larger networks
 // each budget would get too little work.
 constexpr std::size_t small_network = 600;
-// Maximum number of operators of a network that is searched for every rung of a fine ladder, with both values
-// of memory_waits, and by the time of placed plans. In larger networks each of these would get too little
-// work.
-constexpr std::size_t tiny_network = 48;
-
-// Maximum number of operators of a network whose search gets four times the work of other small ones.
-// Planning then takes 1.5 times as long, and the step of exported AlexNet (55 operators) at ratio 1.5 falls
-// from 3.34 to 2.59 ms.
-constexpr std::size_t few_operators = 64;
 
 // Limit of search_space::work for a whole search. A unit takes 25 to 33 ns.
 std::uint64_t normal_work(const problem& p) {
@@ -201,8 +192,9 @@ class best_search {
     std::vector<std::size_t> cut_off, promising;
     bool asked_rivals = false;
     nanoseconds fastest = any_time;  // among `results` only: plans of the ladder had more effort
-    const effort_limits quick =
+    effort_limits quick =
         quick_effort(work_ / std::max<std::size_t>((is_small_ ? 4 : 2) * coarser_begin_, 8));
+    if (!is_tiny_ && p_.network.ops.size() <= few_operators) quick.max_tries_per_gap_class *= 2;
     // The first split has no time to beat, so that its plan is found even if a plan of the ladder is faster.
     for (std::size_t split = 0; split < coarser_begin_ && !is_near_optimal(); ++split) {
       const split_outcome seen =

@@ -24,11 +24,11 @@ class plan_polisher {
         place_(place),
         budget_(budget),
         current_(std::move(from)),
-        decisions_(of.decisions_for(current_.treatments, budget)),
         placings_left_(work / work_of_placing(of)) {
     evaluation e = of.memory_of(current_.treatments, budget);
     of.add_time(e);
-    forecast_ = e.forecast.time;
+    forecast_ =
+        std::max(e.forecast.time, forecast_time(of, current_.decisions, budget).value_or(e.forecast.time));
   }
 
   placed_decisions run() {
@@ -78,17 +78,17 @@ class plan_polisher {
   // so on. A copy that a recomputation waits for is often far from where it should be.
   bool shift_copies() {
     bool better = false;
-    for (std::size_t x = 0; x < decisions_.size(); ++x) {
-      if (decisions_[x].choice != gap_choice::swap) continue;
+    for (std::size_t x = 0; x < current_.decisions.size(); ++x) {
+      if (current_.decisions[x].choice != gap_choice::swap) continue;
       const gap& e = of_.gaps()[x];
       for (position by = 1; by <= e.next_use - e.last_use; by = by > 0 ? -by : -2 * by) {
         for (position decision::* when : {&decision::leave_after, &decision::return_before}) {
-          decision d = decisions_[x];
+          decision d = current_.decisions[x];
           d.*when += by;
           if (placings_left_ == 0 || d.leave_after < e.last_use || d.return_before <= d.leave_after ||
               e.next_use < d.return_before)
             continue;
-          std::vector<decision> shifted = decisions_;
+          std::vector<decision> shifted = current_.decisions;
           shifted[x] = d;
           better = try_copy_times(current_.treatments, shifted, forecast_ + forecast_ / forecast_tolerance) ||
                    better;
@@ -108,11 +108,9 @@ class plan_polisher {
                         nanoseconds forecast) {
     if (placings_left_ == 0) return false;
     --placings_left_;
-    std::optional<placed_plan> placed =
-        place_.place_decided(make_plan(of_.of_problem().network, of_.uses(), of_.gaps(), decisions), budget_);
+    std::optional<placed_plan> placed = place_.place_decided(of_.plan(decisions), budget_);
     if (!placed || placed->device_bytes > budget_ || placed->time >= current_.placed.time) return false;
-    current_ = {treatments, std::move(*placed)};
-    decisions_ = decisions;
+    current_ = {treatments, decisions, std::move(*placed)};
     forecast_ = forecast;
     return true;
   }
@@ -121,9 +119,8 @@ class plan_polisher {
   const placer& place_;
   byte_count budget_;
   placed_decisions current_;
-  std::vector<decision> decisions_;  // of current_
-  nanoseconds forecast_ = 0;         // time of decisions_
-  std::uint64_t placings_left_;      // number of plans that may still be placed
+  nanoseconds forecast_ = 0;     // time of its decisions
+  std::uint64_t placings_left_;  // number of plans that may still be placed
 };
 
 }  // namespace

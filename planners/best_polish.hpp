@@ -11,6 +11,7 @@ namespace um {
 // chooses.
 struct placed_decisions {
   std::vector<treatment> treatments;
+  std::vector<decision> decisions;  // those that were placed
   placed_plan placed;
 };
 
@@ -19,9 +20,9 @@ struct placed_decisions {
 // ns.
 std::uint64_t work_of_placing(const search_space& of);
 
-// Applies every change that makes the placed plan faster within the budget: other treatments for one class;
-// exchanges of two classes; single copies moved by one position.
-// `work`: limit in units of search_space::work.
+// Starts from the placed decisions. Applies every change that makes the placed plan faster within the budget:
+// other treatments for one class; exchanges of two classes; single copies moved by one position. `work`:
+// limit in units of search_space::work.
 placed_decisions polish(search_space& of, const placer& place, byte_count budget, placed_decisions from,
                         std::uint64_t work);
 

@@ -50,8 +50,10 @@ class plan_repairer {
   // next decisions. Returns false if no other limit can give a faster plan.
   bool place_and_adjust(const solution& now) {
     std::optional<placed_plan> placed;
+    std::vector<decision> decisions;
     if (now.treatments != placed_treatments_ || (of_.decides_by_budget() && live_limit_ != placed_limit_)) {
-      placed = place_.place_decided(of_.plan(now.treatments, live_limit_), goal_.budget);
+      decisions = of_.decisions_for(now.treatments, live_limit_);
+      placed = place_.place_decided(of_.plan(decisions), goal_.budget);
       placed_treatments_ = now.treatments;
       placed_limit_ = live_limit_;
       placed_bytes_ = placed ? std::optional(placed->device_bytes) : std::nullopt;
@@ -59,7 +61,8 @@ class plan_repairer {
     if (!placed_bytes_) {  // other decisions may still be placeable
       live_limit_ -= live_limit_ / 20;
     } else if (*placed_bytes_ <= goal_.budget) {
-      if (placed && accept_if_faster(now, std::move(*placed))) result_.live_limit = live_limit_;
+      if (placed && accept_if_faster({now.treatments, std::move(decisions), std::move(*placed)}))
+        result_.live_limit = live_limit_;
       if (live_limit_ == goal_.budget) return false;
       fitting_limit_ = live_limit_;
       live_limit_ += (goal_.budget - live_limit_) / 3;
@@ -71,10 +74,10 @@ class plan_repairer {
     return true;
   }
 
-  bool accept_if_faster(const solution& now, placed_plan placed) {
-    if (placed.time >= goal_.time_to_beat) return false;
-    goal_.time_to_beat = placed.time;
-    result_.best = {now.treatments, std::move(placed)};
+  bool accept_if_faster(placed_decisions found) {
+    if (found.placed.time >= goal_.time_to_beat) return false;
+    goal_.time_to_beat = found.placed.time;
+    result_.best = std::move(found);
     return true;
   }
 
@@ -90,10 +93,11 @@ class plan_repairer {
       if (now.score.excess == 0 && !may_be_faster(now)) break;
       bool fits = now.score.excess > 0;  // too much is reserved
       if (!fits) {
-        const memory_plan plan = of_.plan(now.treatments, live_limit_);
+        std::vector<decision> decisions = of_.decisions_for(now.treatments, live_limit_);
+        const memory_plan plan = of_.plan(decisions);
         std::optional<placed_plan> placed = place_.place_decided(plan, goal_.budget);
         fits = placed && placed->device_bytes <= goal_.budget;
-        if (fits) accept_if_faster(now, std::move(*placed));
+        if (fits) accept_if_faster({now.treatments, std::move(decisions), std::move(*placed)});
         if (!fits) reserve_where_crowded(plan, reserved);
       }
       if (fits && i == 0) break;
@@ -175,7 +179,8 @@ std::optional<placed_plan> place_or_repair(search_space& of, const placer& place
   for (int i = 0; i < most.max_placements; ++i) {
     if (i > 0) decided = decide_again(of, live_limit, most.per_decision, decided);
     if (decided.score.excess > 0 || decided.score.forecast.time >= time_to_beat) return std::nullopt;
-    std::optional<placed_plan> placed = place.place_decided(of.plan(decided.treatments, live_limit), budget);
+    std::optional<placed_plan> placed =
+        place.place_decided(of.plan(of.decisions_for(decided.treatments, live_limit)), budget);
     if (placed && placed->device_bytes <= budget) return placed;
     // Other decisions may be placeable if these are not.
     const byte_count beyond = placed ? (placed->device_bytes - rung) * 3 / 4 + rung / 1000 : live_limit / 20;

@@ -206,26 +206,26 @@ class rung_searcher {
     byte_count live_limit = budget;
     search_space& of = spaces_.of(split);
     for (int i = 0; i < max_placed && now.score.excess == 0 && can_be_faster(now); ++i) {
-      std::optional<placed_plan> placed = place_.place_decided(of.plan(now.treatments, live_limit), budget);
+      std::vector<decision> decisions = of.decisions_for(now.treatments, live_limit);
+      std::optional<placed_plan> placed = place_.place_decided(of.plan(decisions), budget);
       const byte_count device_bytes = placed ? placed->device_bytes : live_limit + live_limit / 20;
-      if (placed && device_bytes > budget) keep_for_larger_budget(split, j, now, live_limit, device_bytes);
-      if (placed && device_bytes <= budget) accept_if_faster({split, {now.treatments, std::move(*placed)}});
+      if (placed) offer(split, j, {now.treatments, std::move(decisions), std::move(*placed)});
       if (device_bytes <= budget) return;
       live_limit -= std::min(live_limit, (device_bytes - budget) * 3 / 4 + budget / 1000);
       now = decide_again(of, live_limit, {4, work_ / 64}, now);
     }
   }
 
-  // Stores the plan of that limit of live bytes for the smallest rung in which it fits.
-  void keep_for_larger_budget(std::size_t split, std::size_t j, const solution& now, byte_count live_limit,
-                              byte_count device_bytes) {
-    while (j > 0 && rungs_[j].budget < device_bytes) --j;
-    if (rungs_[j].budget < device_bytes || !is_within(j)) return;
-    std::optional<placed_plan> placed =
-        place_.place_decided(spaces_.of(split).plan(now.treatments, live_limit), rungs_[j].budget);
+  // Accepts a plan for rung `j` or, if it is too large, stores it for the smallest rung in which it fits.
+  void offer(std::size_t split, std::size_t j, placed_decisions x) {
+    if (x.placed.device_bytes <= rungs_[j].budget) return accept_if_faster({split, std::move(x)});
+    while (j > 0 && rungs_[j].budget < x.placed.device_bytes) --j;
+    if (rungs_[j].budget < x.placed.device_bytes || !is_within(j)) return;
+    auto placed = place_.place_decided(spaces_.of(split).plan(x.decisions), rungs_[j].budget);
     if (!placed || placed->device_bytes > rungs_[j].budget) return;
-    if (!larger_plans_[j] || placed->time < larger_plans_[j]->what.placed.time)
-      larger_plans_[j] = {split, {now.treatments, std::move(*placed)}};
+    x.placed = std::move(*placed);
+    if (!larger_plans_[j] || x.placed.time < larger_plans_[j]->what.placed.time)
+      larger_plans_[j] = {split, std::move(x)};
   }
 
   void accept_if_faster(candidate x) {

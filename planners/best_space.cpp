@@ -52,6 +52,11 @@ void for_each_difference(const std::vector<treatment>& a, const std::vector<trea
 // With fewer gaps than this, swaps are fitted to recomputations and the budget. With more, that takes too
 // much of the work.
 constexpr std::size_t few_gaps = 500;
+// Tiny networks are searched with both waits. One search fits swaps: packing often takes more than the budget
+// for decisions that need all of it.
+bool fits_swaps(const graph& g, memory_waits waits) {
+  return g.ops.size() <= tiny_network ? waits == memory_waits::until_enough : g.ops.size() <= few_operators;
+}
 
 bool recomputes(treatment how) {
   return how == treatment::recompute || how == treatment::recompute_and_keep;
@@ -142,9 +147,7 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool ma
   forecast_.set_waits(waits);
   classes_ = find_gap_classes(uses_, gaps_, forecast_);
   min_memory_ = min_memory_of(p.network, uses_, gaps_, forecast_, may_swap_);
-  // Where both waits are searched, one search fits swaps: packing often takes more than the budget for
-  // decisions that need all of it.
-  if (waits == memory_waits::until_enough && gaps_.size() < few_gaps) swap_fitter_.emplace(uses_, gaps_);
+  if (fits_swaps(p.network, waits) && gaps_.size() < few_gaps) swap_fitter_.emplace(uses_, gaps_);
   for (position at = 0; at < uses_.end(); ++at) compute_time_ += forecast_.compute_time(at);
 }
 
@@ -315,8 +318,8 @@ bool search_space::spans_position(std::size_t c, position at) const {
       classes_[c].gaps, [&](std::uint32_t x) { return gaps_[x].last_use < at && at < gaps_[x].next_use; });
 }
 
-memory_plan search_space::plan(const std::vector<treatment>& treatments, byte_count budget) {
-  return make_plan(p_.network, uses_, gaps_, decisions_for(treatments, budget));
+memory_plan search_space::plan(const std::vector<decision>& decisions) const {
+  return make_plan(p_.network, uses_, gaps_, decisions);
 }
 
 std::optional<nanoseconds> forecast_time(const search_space& of, const std::vector<decision>& decisions,

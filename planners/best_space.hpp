@@ -12,6 +12,14 @@
 
 namespace um {
 
+// Maximum number of operators of a network that is searched for every rung of a fine ladder, with both values
+// of memory_waits, and by the time of placed plans. In larger networks each of these would get too little
+// work.
+inline constexpr std::size_t tiny_network = 48;
+// Maximum number of operators of a network whose search gets four times the work of other small ones, and
+// whose swaps are fitted to recomputations and the budget.
+inline constexpr std::size_t few_operators = 64;
+
 // What happens to a part during a gap. `swap`: leaves and returns early enough to delay nothing; if
 // swaps are fitted, returns later and leaves earlier where the budget is exceeded.
 // `swap_just_in_time`: leaves right after its last use and returns right before its next one.
@@ -93,7 +101,7 @@ class search_space {
 
   // The decisions that memory_of() evaluates for the same arguments.
   std::vector<decision> decisions_for(const std::vector<treatment>& treatments, byte_count budget);
-  memory_plan plan(const std::vector<treatment>& treatments, byte_count budget);
+  memory_plan plan(const std::vector<decision>& decisions) const;
   const problem& of_problem() const { return p_; }
   const use_table& uses() const { return uses_; }
   const std::vector<gap>& gaps() const { return gaps_; }

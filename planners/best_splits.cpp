@@ -85,6 +85,15 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
   return all;
 }
 
+// Adds an order with these regions, unless it has none, is too long or is there already.
+void add_regions(const problem& p, loop_nest regions, std::vector<loop_nest>& all) {
+  std::size_t computes = p.network.ops.size();
+  for (const batch_loop& x : regions.inner_loops) computes += (x.end - x.begin) * (x.parts - 1);
+  if (!regions.inner_loops.empty() && computes <= max_computes_of_order &&
+      std::ranges::find(all, regions) == all.end())
+    all.push_back(std::move(regions));
+}
+
 // Adds these regions in half as many parts, which take less time and more memory. Returns whether that is
 // new.
 bool add_coarser(std::vector<loop_nest>& all, loop_nest regions) {
@@ -101,14 +110,12 @@ std::vector<batch_split> splits_of(const problem& p, const split_request& what, 
   std::vector<loop_nest> all = whole_operator_nests(p.network);
   std::size_t fixed = all.size();
   if (!what.same_bits) {
+    // A search for many budgets would have too little work for regions of other orders.
+    const std::vector<loop_nest> whole(all.begin(), what.budget_independent ? all.begin() + 1 : all.end());
     add_micro_batches(p, deferred, all, why);
     const auto add = [&](byte_count most) {
-      loop_nest regions{1, regions_above(p, most, deferred), deferred};
-      std::size_t computes = p.network.ops.size();
-      for (const batch_loop& x : regions.inner_loops) computes += (x.end - x.begin) * (x.parts - 1);
-      if (!regions.inner_loops.empty() && computes <= max_computes_of_order &&
-          std::ranges::find(all, regions) == all.end())
-        all.push_back(std::move(regions));
+      for (const loop_nest& by : whole)
+        add_regions(p, {1, regions_above(p, most, by.deferred), by.deferred}, all);
     };
     const byte_count footprint = footprint_of(p.network, p.operator_costs).total;
     for (const byte_count share : region_shares) add(footprint / share);

@@ -24,8 +24,9 @@ struct batch_split {
 
 // Returns the splits to try, whole operators first. Without `same_bits` there are also micro-batches, in
 // growing number, and regions: runs of operators with large operands that are computed part by part while all
-// others run whole. If an operator in the middle needs the whole batch, the others run in parts between such
-// operators. `why` is set to the reason if micro-batches cannot span the whole network.
+// others run whole, with the same operators deferred as in whole orders. If an operator in the middle needs
+// the whole batch, the others run in parts between such operators. `why` is set to the reason if
+// micro-batches cannot span the whole network.
 struct split_request {
   bool same_bits = false;
   bool also_without_swaps = false;  // each split also without swaps

@@ -16,11 +16,13 @@
 #include "planners/best_ladder.hpp"
 #include "planners/best_moves.hpp"
 #include "planners/best_place.hpp"
+#include "planners/best_polish.hpp"
 #include "planners/best_repair.hpp"
 #include "planners/best_rivals.hpp"
 #include "planners/best_search.hpp"
 #include "planners/best_space.hpp"
 #include "planners/best_spaces.hpp"
+#include "planners/best_splits.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 #include "planners/within.hpp"
@@ -150,6 +152,92 @@ TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
     if (e.forecast.peak < early.forecast.peak) ++fitted;
   }
   EXPECT_GE(fitted, 1);
+}
+
+// Later returns and earlier departures need less memory. Networks of more operators than those of the test
+// above are searched with one kind of waits.
+TEST(search_space, fits_copies_of_up_to_64_operators) {
+  graph g;
+  for (std::uint32_t seed = 1; g.ops.size() <= tiny_network; ++seed) g = random_network(seed, few_operators);
+  const machine on = test_machine();
+  const profile costs = estimate(g, on);
+  const byte_count budget = footprint_of(g, costs).total / 3 * 2;
+  const problem p{g, costs, on, budget, evictor::none, complete_knobs(*find_strategy(planners(), "best"), {}),
+                  {}};
+  search_space of(p, graph_order(g), true, memory_waits::for_all);
+  std::vector<treatment> treatments(of.classes().size(), treatment::swap);
+  const byte_count early = of.memory_of(treatments, std::numeric_limits<byte_count>::max()).forecast.peak;
+  EXPECT_LT(of.memory_of(treatments, budget).forecast.peak, early);
+}
+
+TEST(splits, defer_the_operators_of_each_whole_order_in_regions_too) {
+  const graph g = build_network(small_spec("alexnet", 32));
+  const machine on = test_machine();
+  const profile costs = estimate(g, on);
+  const problem p{g,
+                  costs,
+                  on,
+                  footprint_of(g, costs).total / 2,
+                  evictor::none,
+                  complete_knobs(*find_strategy(planners(), "best"), {}),
+                  make_slice_estimator(g, on)};
+  std::string why;
+  const std::vector<batch_split> splits = splits_of(p, {}, why);
+  const std::vector<loop_nest> whole = whole_operator_nests(g);
+  ASSERT_EQ(whole.size(), 2);
+  const auto has_regions = [&](const loop_nest& by) {
+    return std::ranges::any_of(splits, [&](const batch_split& x) {
+      return !x.loops.inner_loops.empty() && x.loops.deferred == by.deferred;
+    });
+  };
+  EXPECT_TRUE(std::ranges::all_of(whole, has_regions));
+}
+
+// Copies that were fitted to fewer bytes than the budget are tried one position away from where they were
+// placed.
+TEST(polish, starts_from_the_placed_decisions) {
+  const graph g = random_network(2, 16);
+  const machine on = test_machine();
+  const profile costs = estimate(g, on);
+  const byte_count budget = footprint_of(g, costs).total / 3 * 2, limit = budget / 10 * 9;
+  const problem p{g, costs, on, budget, evictor::none, complete_knobs(*find_strategy(planners(), "best"), {}),
+                  {}};
+  search_space of(p, graph_order(g), true, memory_waits::until_enough);
+  std::mt19937 dice(3);
+  placed_decisions from;
+  constexpr int max_rounds = 1000;
+  for (int round = 0; round < max_rounds && from.decisions.empty(); ++round) {
+    from.treatments.assign(of.classes().size(), treatment::keep);
+    for (std::size_t c = 0; c < from.treatments.size(); ++c) {
+      const treatment how = drawn_treatments[dice() % drawn_treatments.size()];
+      if (of.allows(c, how)) from.treatments[c] = how;
+    }
+    std::vector<decision> placed = of.decisions_for(from.treatments, limit);
+    if (placed != of.decisions_for(from.treatments, budget) && forecast_time(of, placed, budget))
+      from.decisions = std::move(placed);
+  }
+  ASSERT_FALSE(from.decisions.empty());
+  constexpr nanoseconds never_beaten = 1'000'000'000'000;
+  from.placed = {of.plan(from.decisions), budget, never_beaten};
+  std::vector<memory_plan> tried;
+  const auto record = [&](const memory_plan& plan, byte_count) {
+    tried.push_back(plan);
+    return placed_plan{plan, budget, never_beaten};
+  };
+  EXPECT_EQ(polish(of, {record, record}, budget, from, work_of_placing(of) * 10'000).decisions,
+            from.decisions);
+  const auto is_tried_earlier_or_later = [&](std::size_t x) {
+    std::vector<decision> later = from.decisions, earlier = from.decisions;
+    ++later[x].leave_after;
+    --earlier[x].return_before;
+    return std::ranges::find(tried, of.plan(later)) != tried.end() ||
+           std::ranges::find(tried, of.plan(earlier)) != tried.end();
+  };
+  std::size_t moved = 0;
+  for (std::size_t x = 0; x < from.decisions.size(); ++x) {
+    if (from.decisions[x].choice == gap_choice::swap && is_tried_earlier_or_later(x)) ++moved;
+  }
+  EXPECT_GE(moved, 2U);
 }
 
 // Tensors that may leave lie in the memory of those that stay, if they are not staged.
@@ -334,7 +422,7 @@ TEST_F(crowded_network, fits_where_room_is_reserved) {
 }
 
 TEST_F(crowded_network, is_crowded_in_ranges_that_take_too_much) {
-  const memory_plan plan = of.plan(decide(of, budget, {12, 1'000'000}).treatments, budget);
+  const memory_plan plan = of.plan(of.decisions_for(decide(of, budget, {12, 1'000'000}).treatments, budget));
   const byte_count needed = place(plan)->device_bytes;
   ASSERT_GT(needed, budget);
   EXPECT_TRUE(find_crowded_ranges(p, plan, needed).empty());
