@@ -219,14 +219,10 @@ class hint_planner {
     std::vector<search_setting> starts{first};
     if (places_on_device_) starts.push_back(with_device_homes_toggled(first));
     search.rate_all(starts, "");
-    if (is_far_from_goal()) return take_best_plan();
     if (places_on_device_ && best_setting_ != first) std::ranges::reverse(starts);
     for (const search_setting& start : starts) search.climb(start);
     return take_best_plan();
   }
-  // Whether no climb is likely to beat problem::time_to_beat: of 20, one took more than a third off its
-  // start.
-  bool is_far_from_goal() const { return best_ && best_time_ - best_time_ / 3 >= problem_.time_to_beat; }
   memory_plan take_best_plan() {
     if (!best_) throw infeasible(infeasible_reason_);
     return std::move(*best_);
@@ -236,7 +232,6 @@ class hint_planner {
   // the best setting so far; used without a search rule.
   void try_setting_and_variants(const search_setting& first) {
     try_setting(first);
-    if (is_far_from_goal()) return;
     const auto also = [&](auto search_setting::* member, auto value) {
       search_setting changed = best_ ? best_setting_ : first;
       changed.*member = value;
@@ -251,9 +246,14 @@ class hint_planner {
   // Plans with a setting. Returns the time of an iteration; nothing if there is no plan. Keeps the best plan.
   std::optional<nanoseconds> try_setting(const search_setting& with) {
     try {
+      const placed_draft& draft = find_or_make_draft(with);
+      const auto same = std::ranges::find_if(tried_, [&](const tried_setting& t) {
+        return t.draft == &draft && differs_in_draft_alone(t.with, with);
+      });
+      if (same != tried_.end()) return same->time;
       memory_plan plan = make_plan(with);
-      const nanoseconds time =
-          expected_iteration_time(problem_, lower(problem_, plan, find_or_make_draft(with).addresses));
+      const nanoseconds time = expected_iteration_time(problem_, lower(problem_, plan, draft.addresses));
+      tried_.push_back({&draft, with, time});
       if (best_ && !is_improvement(best_time_, time)) return time;
       best_ = std::move(plan);
       best_setting_ = with;
@@ -264,6 +264,12 @@ class hint_planner {
     }
   }
 
+  // Whether settings differ in no more than what their drafts depend on.
+  static bool differs_in_draft_alone(const search_setting& a, search_setting b) {
+    b.cut_percent = a.cut_percent;
+    b.keeps_on_device = a.keeps_on_device;
+    return a == b;
+  }
   static search_setting with_other_timing(search_setting s) {
     const bool early = s.timing == eviction_timing::early;
     s.timing = early ? eviction_timing::in_turn : eviction_timing::early;
@@ -313,6 +319,12 @@ class hint_planner {
     std::shared_ptr<const placed_draft> draft;
   };
   std::vector<known_draft> drafts_;
+  struct tried_setting {
+    const placed_draft* draft = nullptr;
+    search_setting with;
+    nanoseconds time = 0;
+  };
+  std::vector<tried_setting> tried_;
 };
 
 }  // namespace

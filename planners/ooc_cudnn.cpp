@@ -351,15 +351,13 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
     if (is_clearly_slower(p, plan)) throw too_slow("ooc_cudnn");
     try {
       need = std::ranges::max(live_bytes(with_estimates(p), plan));
-      if (need <= p.budget && is_slower_without_reuse(p, plan)) throw too_slow("ooc_cudnn");
-      if (need <= p.budget) need = packed_bytes(p, plan);
+      if (need <= p.budget) need = packed_bytes_unless_slow(p, plan, packers::searched, "ooc_cudnn");
     } catch (const too_many_parts& reason) {  // borders of calls do not meet; with less room they may
       if (tries == 9)
         throw infeasible(std::string("ooc_cudnn: ") + reason.what() + "; the budget is " + to_text(p.budget));
       room -= room / 32;
       continue;
     }
-    if (need <= p.budget && time_lower_bound(p, plan) >= p.time_to_beat) throw too_slow("ooc_cudnn", true);
     if (need <= p.budget) return plan;
     room -= std::min(room, need - p.budget + p.budget / 200);
   }

@@ -31,10 +31,6 @@ nanoseconds swap_time_lower_bound(const problem& p);
 // Whether the plan is so slow, by estimated costs of parts, that no plan with less memory is likely to beat
 // problem::time_to_beat: less memory may make a plan faster, but hardly ever by a tenth.
 bool is_clearly_slower(const problem& p, const memory_plan& plan);
-// Whether the plan is too slow by more than a twentieth even if no data reuses memory. The simulated time
-// without reuse is hardly ever longer than the plan's time. It is a closer estimate than time_lower_bound().
-// Takes a fifth of the work of packing the plan.
-bool is_slower_without_reuse(const problem& p, const memory_plan& plan);
 
 // Thrown if no plan of the strategy takes less than problem::time_to_beat, or none is likely to.
 struct too_slow : infeasible {
@@ -43,10 +39,15 @@ struct too_slow : infeasible {
   bool fits;  // whether the plan that is too slow is known to fit
 };
 
+// As packed_bytes(), but throws too_slow if the plan fits and takes problem::time_to_beat or longer. A faster
+// packer mostly tells that such a plan fits.
+byte_count packed_bytes_unless_slow(const problem& p, const memory_plan& plan, packer how,
+                                    const std::string& strategy);
+
 // `make` returns a plan for that many live bytes or throws infeasible. Reduces `room` by what packing needs
 // beyond live bytes until the arena fits the budget. Throws infeasible, naming the strategy, if it never
-// fits. Throws too_slow if the plan that fits takes problem::time_to_beat or longer, or if a plan that does
-// not fit yet exceeds that time by a ninth.
+// fits. Throws too_slow if the plan that fits takes problem::time_to_beat or longer, or if a lower bound of a
+// plan that does not fit yet exceeds that time by a ninth.
 memory_plan plan_within(const problem& p, packer how, const std::string& strategy,
                         const std::function<memory_plan(byte_count room)>& make);
 
