@@ -26,6 +26,15 @@ std::optional<memory_plan> plan_with_states_on_host(const strategy& s, const pro
 
 }  // namespace
 
+compute representative_part(const graph& g, compute c) {
+  if (is_all(c.part.batch)) return c;
+  const auto adds = [](const access& a) { return a.mode == access_mode::accumulate; };
+  const bool is_like_first = c.part.batch.begin == 0 || std::ranges::none_of(accesses_of(g, c), adds);
+  const std::int64_t first = is_like_first ? 0 : 1;
+  c.part.batch = {first, first + c.part.batch.size()};
+  return c;
+}
+
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c) {
   if (is_whole(c.part) && c.workspace == as_profiled && !c.cheap_recompute) return costs.at(c.op);

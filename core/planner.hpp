@@ -32,6 +32,10 @@ using profile = std::vector<op_cost>;  // one per operator
 // Cost of a part of an operator. The backend caches it.
 using slice_costs = std::function<op_cost(const compute&)>;
 
+// A compute that costs the same as `c`. Parts with equally many images cost the same, except that the first
+// part writes results to which others add.
+compute representative_part(const graph& g, compute c);
+
 // Who evicts managed memory to stay within the budget.
 //
 // none: nobody, everything fits. plan: the plan, at operator boundaries (mode `capped`). driver: the driver,
@@ -50,6 +54,7 @@ struct problem {
   slice_costs cost_of_slice = {};      // if not set: cost_of() estimates
   // Plans that take this long or longer are not wanted: a planner may throw instead of returning one.
   nanoseconds time_to_beat = std::numeric_limits<nanoseconds>::max();
+  bool measures_slices = false;  // cost_of_slice measures each new part, which takes 0.1 s or more
 };
 
 // Cost of computing an operator or a part of it. Without `slices` a part takes one launch and its share, by

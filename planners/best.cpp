@@ -15,6 +15,7 @@
 #include "planners/best_small.hpp"
 #include "planners/best_spaces.hpp"
 #include "planners/best_splits.hpp"
+#include "planners/measured_parts.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 #include "schedule/notes.hpp"
@@ -309,7 +310,7 @@ memory_plan plan_best(const problem& p, const placer& place, const search_option
 
 memory_plan plan_best(const problem& of) {
   if (footprint_of(of.network, of.operator_costs).total <= of.budget) return plan_resident(of);
-  return plan_independent_of_numbering(of, [](const problem& p) {
+  const auto make = [](const problem& p) {
     const auto decided = [&](memory_plan plan, byte_count budget) {
       return place_explicitly(p, std::move(plan), budget);
     };
@@ -317,7 +318,10 @@ memory_plan plan_best(const problem& of) {
       return find_crowded_ranges(p, plan, budget);
     };
     return plan_best(p, {decided, decided, find_crowded}, {"best", false, planners()});
-  });
+  };
+  return plan_by_few_measurements(
+      of, [&](const problem& p) { return plan_independent_of_numbering(p, make); },
+      [](const problem& p, memory_plan plan) { return place_explicitly(p, std::move(plan), p.budget); });
 }
 
 }  // namespace um

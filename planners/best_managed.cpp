@@ -11,6 +11,7 @@
 #include "core/verify.hpp"
 #include "hints/hints.hpp"
 #include "planners/best.hpp"
+#include "planners/measured_parts.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 
@@ -131,7 +132,7 @@ std::optional<placed_plan> place_as_decided(problem p, memory_plan plan, byte_co
 }  // namespace
 
 memory_plan plan_best_managed(const problem& of) {
-  return plan_independent_of_numbering(of, [](const problem& p) {
+  const auto make = [](const problem& p) {
     const placer place{
         [&](const memory_plan& plan, byte_count budget) { return place_in_fastest_scope(p, plan, budget); },
         [&](memory_plan plan, byte_count budget) { return place_as_decided(p, std::move(plan), budget); }};
@@ -140,7 +141,10 @@ memory_plan plan_best_managed(const problem& of) {
       if (resident && resident->device_bytes <= p.budget) return std::move(resident->plan);
     }
     return plan_best(p, place, {"best_managed", true, hint_strategies()});
-  });
+  };
+  return plan_by_few_measurements(
+      of, [&](const problem& p) { return plan_independent_of_numbering(p, make); },
+      [](const problem& p, memory_plan plan) { return place_as_decided(p, std::move(plan), p.budget); });
 }
 
 }  // namespace um

@@ -136,7 +136,9 @@ struct prepared_cell {
             budget,
             facts_of_mode(work.settings.mode.value()).evicted_by,
             work.settings.strategy_knobs,
-            slices};
+            slices,
+            std::numeric_limits<nanoseconds>::max(),
+            !work.backend.is_simulated};
   }
 };
 

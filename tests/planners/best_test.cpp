@@ -23,6 +23,7 @@
 #include "planners/best_space.hpp"
 #include "planners/best_spaces.hpp"
 #include "planners/best_splits.hpp"
+#include "planners/measured_parts.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 #include "planners/within.hpp"
@@ -526,6 +527,62 @@ TEST(estimates, are_of_parts_alone) {
   }
   EXPECT_GT(cut, 0U);
   EXPECT_GT(cheap, 0U);
+}
+
+// A machine on which each new part is measured. Parts are less efficient than the whole.
+struct measuring_machine {
+  graph g = small("vgg13", "vgg13", 256, {.fusion_mode = fusion::fused, .mode = pass::inference}).g;
+  machine on = test_machine();
+  profile costs = estimate(g, on);
+  std::set<std::pair<op_id, box>> measured = {};
+
+  problem within(byte_count budget) {
+    const auto measure = [this, by_work = make_slice_estimator(g, on)](const compute& c) {
+      const compute alike = representative_part(g, c);
+      if (!is_whole(c.part)) measured.emplace(alike.op, alike.part);
+      op_cost cost = by_work(c);
+      if (!is_whole(c.part)) cost.time += cost.time / 10;
+      return cost;
+    };
+    const knob_values knobs = complete_knobs(*find_strategy(planners(), "best"), {});
+    return {g, costs, on, budget, evictor::none, knobs, measure};
+  }
+};
+
+TEST(best, measures_few_parts) {
+  measuring_machine m;
+  problem p = m.within(footprint_of(m.g, m.costs).total / 3);
+  const auto time_of_best = [&] {
+    return time_with_copy_price(p, lower(p, find_strategy(planners(), "best")->plan(p)), 1);
+  };
+  const nanoseconds by_all = time_of_best();
+  EXPECT_GT(m.measured.size(), 100U);
+  m.measured.clear();
+  p.measures_slices = true;
+  EXPECT_LE(time_of_best(), by_all + by_all / 200);
+  EXPECT_GT(m.measured.size(), 0U);
+  EXPECT_LT(m.measured.size(), 60U);
+}
+
+TEST(measured_parts, give_smaller_ones_their_share) {
+  measuring_machine m;
+  m.on.launch_ns = 0;
+  const problem p = m.within(1);
+  measured_parts parts(p);
+  const auto cost_of_images = [&](std::int64_t begin, std::int64_t end) {
+    return parts.cost_of_part({1, {{begin, end}, {}, {}, {}}}).time;
+  };
+  const nanoseconds whole = m.costs[1].time, half = cost_of(p, {1, {{0, 128}, {}, {}, {}}}).time;
+  ASSERT_GT(half, whole / 2 + 100);
+  EXPECT_NEAR(static_cast<double>(cost_of_images(0, 128)), static_cast<double>(whole) / 2, 2);
+  memory_plan in_halves;
+  in_halves.actions.emplace_back(compute{1, {{0, 128}, {}, {}, {}}});
+  EXPECT_TRUE(parts.measure(in_halves));
+  EXPECT_FALSE(parts.measure(in_halves));
+  EXPECT_EQ(cost_of_images(0, 128), half);
+  EXPECT_EQ(cost_of_images(128, 256), half);
+  EXPECT_NEAR(static_cast<double>(cost_of_images(0, 64)), static_cast<double>(half) / 2, 2);
+  EXPECT_NEAR(static_cast<double>(cost_of_images(0, 192)), static_cast<double>(whole) * 3 / 4, 2);
 }
 
 }  // namespace
