@@ -649,21 +649,31 @@ def test_gradients_of_branches_are_stored_once(monkeypatch):
     assert told and told <= {buffer.get_origin_node() for buffer in backward.buffers}
 
 
-def test_a_pass_is_compiled_without_collections_and_outside_of_the_tracing_mode(monkeypatch):
+def test_a_pass_is_compiled_without_collections_on_one_stack_and_outside_of_the_tracing_mode(monkeypatch):
     import gc
+    import resource
 
     from torch._inductor import compile_fx
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-    collects_or_traces, usual = [], compile_fx.compile_fx_inner
+    found, usual = [], compile_fx.compile_fx_inner
+
+    def go_deep(depth):
+        return go_deep(depth - 1) if depth else 0
+
+    def page_faults_of_deep_calls():
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+        for _ in range(500):
+            go_deep(250)
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
 
     def compile_pass(*arguments, **options):
-        collects_or_traces.append((gc.isenabled(), _get_current_dispatch_mode()))
+        found.append((gc.isenabled(), _get_current_dispatch_mode(), page_faults_of_deep_calls() < 250))
         return usual(*arguments, **options)
 
     monkeypatch.setattr(compile_fx, "compile_fx_inner", compile_pass)
     run_step(umt.fit(MeanSquare(nn.Linear(8, 8)), budget="1GiB", tier=None, effort=0.003), (torch.randn(4, 8),))
-    assert collects_or_traces == [(False, None)] * 2 and gc.isenabled()
+    assert found == [(False, None, True)] * 2 and gc.isenabled()
 
 
 @pytest.mark.parametrize("is_on_gpu", (True, False))

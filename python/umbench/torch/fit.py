@@ -1,7 +1,5 @@
 """fit(): a model that trains within a budget of device memory."""
 
-import contextlib
-import gc
 import math
 import re
 import time
@@ -13,6 +11,7 @@ from . import chunks, copies, micro, placing, private, refusals, rewrites, skips
 from .arena import MAX_REMAPS, Arena
 from .costs import RATES_BY_GPU, costs_for, tabulated_rates_of
 from .cuda_graphs import StepGraphs, allocate_cublas_workspaces
+from .interpreter import garbage_collection_off, on_one_stack
 from .operators import operator_name
 from .plan import Plan, size_text
 from .planner import NoPlan, NoRoom, ask_planner
@@ -229,19 +228,6 @@ def weakly_bound(method):
     return lambda *args, **kwargs: weak_method()(*args, **kwargs)
 
 
-@contextlib.contextmanager
-def garbage_collection_off():
-    """A context in which Python collects no cycles. Compiling makes millions of objects and few cycles, and collections go over all of them again
-    and again. PyTorch collects when it has compiled."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 def close_slabs(slabs):
     while slabs:
         slabs.pop().close()
@@ -266,6 +252,7 @@ class PlanningCompiler:
         """Frees the host memory that the compiled graphs use for offloaded tensors."""
         close_slabs(self.slabs)
 
+    @on_one_stack
     def compile(self, graph, inputs):
         """Compiles Dynamo's graph. Its losses are cut into the smallest number of shares for which there is a plan. No more shares are tried
         where these need no less memory."""
