@@ -34,7 +34,7 @@ class split_spaces {
   static constexpr std::size_t none = ~std::size_t{0};
   // A search space takes about 3 kB for each compute action. It is kept if its order and all kept orders
   // together have no more computes than these.
-  static constexpr std::size_t max_computes_per_space = 2000, max_computes_kept = 16'000;
+  static constexpr std::size_t max_computes_per_space = 2000, max_computes_kept = 24'000;
 
   void make(std::size_t split) {
     const batch_split& x = splits_[split];
