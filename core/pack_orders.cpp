@@ -71,6 +71,12 @@ std::optional<std::size_t> draw_place_above_goal(const partial_packing& a, const
   return k;
 }
 
+// A move to an earlier place that leaves at least so many bytes above the goal.
+struct rejected_move {
+  std::size_t old_place = 0, new_place = 0;  // in the order
+  byte_count bytes_above_goal = 0;
+};
+
 // Moves blocks above the goal to earlier places in the order, one by one, until none is above it. At first it
 // also accepts orders with slightly more bytes above the goal, later none (threshold accepting, Dueck and
 // Scheuer 1990).
@@ -78,12 +84,22 @@ partial_packing lower_blocks_above_goal(partial_packing now, const placement_req
                                         std::size_t tries, generator& dice) {
   constexpr std::uint32_t draw_levels = 1024;  // as many random shares of the largest rise
   partial_packing best = now, candidate;
+  std::vector<rejected_move> rejected;  // of `now`; moves are often drawn again
   for (std::size_t i = 0; i < tries && best.bytes_above_goal > 0; ++i) {
     const auto old_place = draw_place_above_goal(now, t, dice);
     if (!old_place) break;
     const std::size_t new_place = dice() % *old_place;
     const byte_count rise = t.goal / max_rise * (tries - i) / tries * (dice() % draw_levels) / draw_levels;
-    if (!by.place_earlier(now, *old_place, new_place, now.bytes_above_goal + rise, candidate)) continue;
+    const byte_count most = now.bytes_above_goal + rise;
+    const bool is_known = std::ranges::any_of(rejected, [&](const rejected_move& x) {
+      return x.old_place == *old_place && x.new_place == new_place && x.bytes_above_goal > most;
+    });
+    if (is_known) continue;
+    if (!by.place_earlier(now, *old_place, new_place, most, candidate)) {
+      rejected.push_back({*old_place, new_place, candidate.bytes_above_goal});
+      continue;
+    }
+    rejected.clear();
     std::swap(now, candidate);
     if (now.bytes_above_goal < best.bytes_above_goal) best = now;
   }

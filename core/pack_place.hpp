@@ -63,8 +63,8 @@ class block_placer {
   // `give_up_bytes`.
   void place_until(partial_packing& a, const placing_order& order, byte_count give_up_bytes);
   // Sets `a` (reusing its memory) to `before` with the block at `old_place` in the order moved to the earlier
-  // `new_place`. Returns false, with `a` undefined, as soon as more than `max_above_goal` bytes lie above the
-  // goal.
+  // `new_place`. Returns false as soon as more than `max_above_goal` bytes lie above the goal. Of `a`, only
+  // these bytes are then valid.
   bool place_earlier(const partial_packing& before, std::size_t old_place, std::size_t new_place,
                      byte_count max_above_goal, partial_packing& a);
 
