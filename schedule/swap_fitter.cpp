@@ -45,32 +45,36 @@ bool swap_fitter::fit(std::span<const std::uint32_t> swapped, const std::vector<
   if (early_gaps_.empty()) return false;
   live_bytes_.assign(live_at_positions.begin(), live_at_positions.end());
   bool changed = false;
-  std::ranges::stable_sort(early_gaps_, std::ranges::greater{},
-                           [&](std::uint32_t x) { return first_readers_[x]; });
-  for (const std::uint32_t x : early_gaps_)
-    changed = return_later(x, budget, decisions[x].return_before) || changed;
-  std::ranges::stable_sort(early_gaps_, {}, [&](std::uint32_t x) { return gaps_[x].last_use; });
-  for (const std::uint32_t x : early_gaps_)
-    changed = leave_earlier(x, budget, decisions[x].leave_after) || changed;
+  for (shift next; (next = find_shortest_shift(budget, decisions)).positions > 0; changed = true) {
+    const byte_count bytes = uses_.parts[gaps_[next.gap].part].bytes;
+    decision& d = decisions[next.gap];
+    for (position i = 0; i < next.positions; ++i)
+      live_at(next.is_return ? d.return_before++ : d.leave_after--) -= bytes;
+  }
   return changed;
 }
 
-bool swap_fitter::return_later(std::uint32_t x, byte_count budget, position& return_before) {
-  if (gaps_[x].next_use >= uses_.end()) return false;
-  position last = first_readers_[x] - 1;
-  while (last >= return_before && live_at(last) <= budget) --last;
-  if (last < return_before) return false;
-  for (; return_before <= last; ++return_before) live_at(return_before) -= uses_.parts[gaps_[x].part].bytes;
-  return true;
-}
-
-bool swap_fitter::leave_earlier(std::uint32_t x, byte_count budget, position& leave_after) {
-  if (gaps_[x].last_use < 0) return false;
-  position first = gaps_[x].last_use + 1;
-  while (first <= leave_after && live_at(first) <= budget) ++first;
-  if (first > leave_after) return false;
-  for (; leave_after >= first; --leave_after) live_at(leave_after) -= uses_.parts[gaps_[x].part].bytes;
-  return true;
+swap_fitter::shift swap_fitter::find_shortest_shift(byte_count budget, std::span<const decision> decisions) {
+  shift shortest;
+  const auto consider = [&](std::uint32_t x, position positions, bool is_return) {
+    if (positions > 0 && (shortest.positions == 0 || positions < shortest.positions))
+      shortest = {x, positions, is_return};
+  };
+  for (const std::uint32_t x : early_gaps_) {
+    const gap& e = gaps_[x];
+    const decision& d = decisions[x];
+    if (e.next_use < uses_.end()) {
+      position last = first_readers_[x] - 1;
+      while (last >= d.return_before && live_at(last) <= budget) --last;
+      consider(x, last + 1 - d.return_before, true);
+    }
+    if (e.last_use >= 0) {
+      position first = e.last_use + 1;
+      while (first <= d.leave_after && live_at(first) <= budget) ++first;
+      consider(x, d.leave_after + 1 - first, false);
+    }
+  }
+  return shortest;
 }
 
 }  // namespace um

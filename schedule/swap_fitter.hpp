@@ -19,17 +19,22 @@ class swap_fitter {
   // Per gap, the first position that uses its part or recomputes another part from it. Valid until the next
   // call.
   std::span<const position> find_first_readers(std::span<const decision> decisions);
-  // Call find_first_readers() before. Changes only gaps with swap_timing::early. First delays returns where
-  // bytes alive exceed the budget. It begins with the part whose first reader is the latest.
-  // Then lets parts leave earlier where bytes still exceed it. Returns whether a decision changed.
+  // Call find_first_readers() before. Changes only gaps with swap_timing::early. Where bytes alive exceed
+  // the budget, delays returns and lets parts leave earlier. The copy that moves by the fewest positions
+  // moves first, since it delays computes the least. Returns whether a decision changed.
   bool fit(std::span<const std::uint32_t> swapped, const std::vector<swap_timing>& timing,
            std::span<const byte_count> live_at_positions, byte_count budget,
            std::vector<decision>& decisions);
 
  private:
+  struct shift {
+    std::uint32_t gap = 0;
+    position positions = 0;  // 0: none
+    bool is_return = false;  // the part returns later; otherwise it leaves earlier
+  };
   byte_count& live_at(position at) { return live_bytes_[static_cast<std::size_t>(at)]; }
-  bool return_later(std::uint32_t x, byte_count budget, position& return_before);
-  bool leave_earlier(std::uint32_t x, byte_count budget, position& leave_after);
+  // Among those that give up memory where too much is in use.
+  shift find_shortest_shift(byte_count budget, std::span<const decision> decisions);
 
   const use_table& uses_;
   std::span<const gap> gaps_;

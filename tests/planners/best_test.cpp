@@ -293,6 +293,39 @@ TEST(swap_fitter, needs_parts_for_the_recomputation_that_reads_them) {
   EXPECT_GE(earlier, 1);
 }
 
+// At one position there is one byte too many. One part could return three positions later, another one leave
+// one position earlier.
+TEST(swap_fitter, moves_the_copy_that_moves_the_least) {
+  const graph g = random_network(2, 16);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
+  swap_fitter fitter(uses, gaps);
+  constexpr byte_count budget = 1'000'000'000;
+  int compared = 0;
+  for (std::uint32_t x = 0; x < gaps.size(); ++x) {
+    for (std::uint32_t y = 0; y < gaps.size(); ++y) {
+      const position at = std::max(gaps[x].last_use + 3, gaps[y].last_use + 1);
+      if (x == y || gaps[y].last_use < 0 || gaps[x].next_use >= uses.end() || gaps[x].next_use <= at ||
+          gaps[y].next_use <= at + 1)
+        continue;
+      std::vector<decision> decisions(gaps.size());
+      decisions[x] = {gap_choice::swap, gaps[x].last_use, at - 2};
+      decisions[y] = {gap_choice::swap, at, gaps[y].next_use};
+      std::vector<swap_timing> timing(gaps.size(), swap_timing::none);
+      timing[x] = timing[y] = swap_timing::early;
+      std::vector<byte_count> live_bytes(uses.order.size(), budget);
+      ++live_bytes[static_cast<std::size_t>(at)];
+      std::vector<decision> fitted = decisions;
+      fitter.find_first_readers(decisions);
+      EXPECT_TRUE(fitter.fit(std::array{x, y}, timing, live_bytes, budget, fitted));
+      decisions[y].leave_after = at - 1;
+      EXPECT_EQ(fitted, decisions);
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 1);
+}
+
 // Each step of a recurrent network reads the state of the step before it twice. Once that is discarded in
 // between, all steps before it must run again.
 graph recurrent_network(int steps) {
