@@ -127,7 +127,7 @@ void append_crowded_ranges(std::span<const block> blocks, std::uint32_t begin, s
                            byte_count budget, std::vector<crowded_range>& found) {
   constexpr std::uint32_t min_actions = 16;
   const std::vector<block> here = blocks_within(blocks, begin, end);
-  const packing packed = pack_searched_until(here, budget);
+  const packing packed = pack_searched(here);
   if (packed.bytes <= budget) return;
   const std::size_t before = found.size();
   const std::uint32_t quarter = (end - begin) / 4;

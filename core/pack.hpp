@@ -45,8 +45,6 @@ struct packer {
 // bound by more than 1 part in 500. Small blocks follow, each in the tightest gap. Returns the smallest
 // arena.
 packing pack_searched(std::span<const block> blocks);
-// The same, but ends at the first arena of at most `enough` bytes.
-packing pack_searched_until(std::span<const block> blocks, byte_count enough);
 // Pack as an online allocator does, without a search: each block in order of its begin, by first fit into the
 // lowest gap that is wide enough, or by best fit into the tightest one.
 packing pack_first_fit(std::span<const block> blocks);

@@ -118,8 +118,8 @@ std::vector<char> is_small_block(const placement_request& t) {
   return is_small;
 }
 
-// Ends at an arena of at most `enough` bytes. Uses a fixed seed, so that equal blocks give equal arenas.
-partial_packing search_orders(placement_request& t, byte_count enough) {
+// Uses a fixed seed, so that equal blocks give equal arenas.
+partial_packing search_orders(placement_request& t) {
   const std::vector<char> is_small = is_small_block(t);
   const auto large_by = [&](const auto& weight) {
     placing_order order = heaviest_first(t.blocks, weight);
@@ -142,14 +142,14 @@ partial_packing search_orders(placement_request& t, byte_count enough) {
   block_placer by(t);
   std::array<partial_packing, start_count> placed;  // each start, as it is placed at first
   bool may_differ = false;  // whether random moves changed a start, so that repeating it may help
-  for (std::size_t i = 0; i < starts && (i < start_count || may_differ) && (!best || best->bytes > enough);
+  for (std::size_t i = 0; i < starts && (i < start_count || may_differ) && (!best || best->bytes > t.goal);
        ++i) {
     t.rule = i / orders.size() % 2 == 0 ? gap_rule::tightest_gap : gap_rule::lowest_gap;
     partial_packing& start = placed.at(i % start_count);
     if (i < start_count) start = by.place(orders[i % orders.size()]);
     partial_packing a = start;
     may_differ = may_differ || a.bytes_above_goal > 0;
-    if (a.bytes > enough) a = lower_blocks_above_goal(std::move(a), t, by, tries / starts, dice);
+    a = lower_blocks_above_goal(std::move(a), t, by, tries / starts, dice);
     t.rule = gap_rule::tightest_gap;
     by.place_until(a, rest, best ? best->bytes : std::numeric_limits<byte_count>::max());
     if (!best || a.bytes < best->bytes) best = std::move(a);
@@ -208,11 +208,11 @@ packing pack_once(std::span<const block> blocks, gap_rule how, const auto& weigh
   return to_packing(std::move(p), a);
 }
 
-packing pack_by_search(std::span<const block> blocks, byte_count enough) {
+packing pack_by_search(std::span<const block> blocks) {
   prepared_packing p = prepare_packing(blocks);
   const byte_count peak = p.result.peak_live_bytes;
   p.searched.goal = peak + peak / near_enough;
-  const partial_packing best = search_orders(p.searched, std::max(p.searched.goal, enough));
+  const partial_packing best = search_orders(p.searched);
   return to_packing(std::move(p), best);
 }
 
@@ -223,14 +223,8 @@ auto weight_of_early_begin(const block_shape& b) {
 }  // namespace
 
 packing pack_searched(std::span<const block> blocks) {
-  return pack_searched_until(blocks, 0);
-}
-
-packing pack_searched_until(std::span<const block> blocks, byte_count enough) {
   thread_local placing::recent_packings recent;
-  return recent.find_or_make(
-      blocks, [&] { return pack_by_search(blocks, enough); },
-      [&](const packing& p) { return p.bytes > enough; });
+  return recent.find_or_make(blocks, pack_by_search);
 }
 
 packing pack_first_fit(std::span<const block> blocks) {

@@ -15,15 +15,12 @@ namespace um::placing {
 
 class recent_packings {
  public:
-  // The cached packing of equal blocks; if there is none, the result of `pack`, which is then cached if
-  // `is_kept` is true of it.
-  packing find_or_make(std::span<const block> blocks, const auto& pack, const auto& is_kept) {
+  // The cached packing of equal blocks; if there is none, the result of `pack`, which is then cached.
+  packing find_or_make(std::span<const block> blocks, const auto& pack) {
     std::vector<std::uint64_t> key = key_of(blocks);
     const auto known = std::ranges::find(entries_, key, &entry::first);
     if (known != entries_.end()) return known->second;
-    packing made = pack();
-    if (!is_kept(made)) return made;
-    entries_.emplace_back(std::move(key), std::move(made));
+    entries_.emplace_back(std::move(key), pack(blocks));
     words_ += entries_.back().first.size();
     while (words_ > max_words && entries_.size() > 1) {
       words_ -= entries_.front().first.size();

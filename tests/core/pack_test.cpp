@@ -6,7 +6,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <tuple>
 
 #include "core/pack_place.hpp"
@@ -318,24 +317,6 @@ TEST(pack, a_search_beats_every_single_order_and_often_reaches_the_lower_bound) 
     reached += p.bytes <= p.peak_live_bytes + p.peak_live_bytes / 500 ? 1 : 0;
   }
   EXPECT_GE(reached, 32);
-}
-
-// Each thread remembers packings of its own.
-TEST(pack, a_search_for_enough_ends_within_it_and_leaves_later_searches_whole) {
-  std::mt19937 random(9);
-  int ended_early = 0;
-  for (int trial = 0; trial < 20; ++trial) {
-    const std::vector<block> blocks = random_lifetimes(random);
-    const byte_count most = pack_first_fit(blocks).bytes;
-    const packing until = pack_searched_until(blocks, most);
-    packing whole;
-    std::thread([&] { whole = pack_searched(blocks); }).join();
-    expect_disjoint(blocks, until);
-    EXPECT_LE(until.bytes, most);
-    EXPECT_EQ(pack_searched(blocks).offsets, whole.offsets) << trial;
-    ended_early += whole.bytes < until.bytes ? 1 : 0;
-  }
-  EXPECT_GT(ended_early, 0);
 }
 
 // Blocks of which each takes less than a thousandth of the arena, alone and beside large ones.
