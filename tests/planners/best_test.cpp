@@ -568,6 +568,7 @@ struct measuring_machine {
   machine on = test_machine();
   profile costs = estimate(g, on);
   std::set<std::pair<op_id, box>> measured = {};
+  std::int64_t least_images = 0;  // no engine computes parts of fewer
 
   problem within(byte_count budget) {
     const auto measure = [this, by_work = make_slice_estimator(g, on)](const compute& c) {
@@ -575,6 +576,7 @@ struct measuring_machine {
       if (!is_whole(c.part)) measured.emplace(alike.op, alike.part);
       op_cost cost = by_work(c);
       if (!is_whole(c.part)) cost.time += cost.time / 10;
+      if (!is_all(c.part.batch) && c.part.batch.size() < least_images) cost.time = 3'600'000'000'000;
       return cost;
     };
     const knob_values knobs = complete_knobs(*find_strategy(planners(), "best"), {});
@@ -595,6 +597,19 @@ TEST(best, measures_few_parts) {
   EXPECT_LE(time_of_best(), by_all + by_all / 200);
   EXPECT_GT(m.measured.size(), 0U);
   EXPECT_LT(m.measured.size(), 60U);
+}
+
+TEST(best, measures_all_parts_where_some_have_no_engine) {
+  measuring_machine m;
+  m.least_images = 128;
+  problem p = m.within(footprint_of(m.g, m.costs).total / 2);
+  const auto time_of_best = [&] {
+    return time_with_copy_price(p, lower(p, find_strategy(planners(), "best")->plan(p)), 1);
+  };
+  const nanoseconds by_all = time_of_best();
+  EXPECT_LT(by_all, 3'600'000'000'000);
+  p.measures_slices = true;
+  EXPECT_EQ(time_of_best(), by_all);
 }
 
 TEST(measured_parts, give_smaller_ones_their_share) {

@@ -676,21 +676,6 @@ def test_a_pass_is_compiled_without_collections_on_one_stack_and_outside_of_the_
     assert found == [(False, None, True)] * 2 and gc.isenabled()
 
 
-@pytest.mark.parametrize("is_on_gpu", (True, False))
-def test_the_key_of_inductors_caches_is_made_beforehand_on_a_gpu(is_on_gpu, monkeypatch):
-    import threading
-
-    from torch._inductor import codecache, compile_fx
-
-    key_is_made = threading.Event()
-    monkeypatch.setattr(codecache.CacheBase, "get_system", key_is_made.set)
-    monkeypatch.setattr(compile_fx, "compile_fx", lambda *arguments, **options: key_is_made.wait(10 if is_on_gpu else 0.1))
-    with torch._subclasses.FakeTensorMode():
-        tensor = torch.empty(1, device="meta")
-    monkeypatch.setattr(type(tensor), "is_cuda", is_on_gpu)
-    assert private.compile_graph(None, [tensor, 1], None, "inductor") == is_on_gpu
-
-
 def test_the_planner_refuses_a_node_that_names_a_later_one():
     from types import SimpleNamespace as Made
 

@@ -8,7 +8,6 @@ import importlib
 import itertools
 import operator
 import os
-import threading
 import types
 
 import torch
@@ -29,7 +28,7 @@ USED_NAMES = {
     "torch._inductor.codegen.wrapper": ("AllocateLine.codegen", "AllocateLine.should_reuse_buffer", "EnterDeviceContextManagerLine", "ExitDeviceContextManagerLine",
                                         "ExternKernelAllocLine.codegen", "PythonWrapperCodegen.codegen_device_guard_enter"),
     "torch._inductor.codegen.custom_extern_kernel_codegen": ("CUSTOM_EXTERN_KERNEL_CODEGEN", "CustomCodegen"),
-    "torch._inductor.codecache": ("CacheBase.get_system", "PyCodeCache.modules"),
+    "torch._inductor.codecache": ("PyCodeCache.modules",),
     "torch._inductor.runtime.triton_heuristics": ("CachingAutotuner.run",),
     "torch._inductor.virtualized": ("V",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
@@ -140,12 +139,8 @@ def compile_graph(dynamo_graph, inputs, partition, backend, wrap_pass=None):
             from torch._dynamo.backends.debugging import boxed_nop
 
             return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(dynamo_graph, inputs)
-        from torch._inductor.codecache import CacheBase
         from torch._inductor.compile_fx import compile_fx
 
-        if any(isinstance(each, torch.Tensor) and each.is_cuda for each in inputs):
-            # Inductor reads all of Triton, 400 MB, for a key of its caches when it lowers the first product. A thread does so earlier.
-            threading.Thread(target=CacheBase.get_system, daemon=True).start()
         call_operators_directly("copies", ("copy_out", "copy_back", "finish_copy"))
         call_operators_directly("chunks", ("after_gradients", "add_product", "add_product_"))
         with keep_traced_strides(), free_unread_memory(), store_marked_values(), insert_calls_before_allocations(), single_device_guard():
