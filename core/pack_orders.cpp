@@ -71,9 +71,9 @@ std::optional<std::size_t> draw_place_above_goal(const partial_packing& a, const
   return k;
 }
 
-// A move to an earlier place that leaves at least so many bytes above the goal.
+// A block moves to an earlier place in the order. Then at least `bytes_above_goal` lie above the goal.
 struct rejected_move {
-  std::size_t old_place = 0, new_place = 0;  // in the order
+  std::size_t old_place = 0, new_place = 0;
   byte_count bytes_above_goal = 0;
 };
 

@@ -33,7 +33,7 @@ class swap_fitter {
     bool is_return = false;  // the part returns later; otherwise it leaves earlier
   };
   byte_count& live_at(position at) { return live_bytes_[static_cast<std::size_t>(at)]; }
-  // Among those that give up memory where too much is in use.
+  // Returns the shortest shift that frees memory where bytes alive exceed the budget.
   shift find_shortest_shift(byte_count budget, std::span<const decision> decisions);
 
   const use_table& uses_;

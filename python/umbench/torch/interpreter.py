@@ -1,4 +1,4 @@
-"""Spares long computations in Python two costs of CPython."""
+"""Makes long computations in Python faster: garbage collection is off, and the stack lies in one piece of memory."""
 
 import contextlib
 import functools
@@ -22,7 +22,7 @@ def garbage_collection_off():
 
 
 def on_one_stack(function):
-    """`function`, so that the frames of all that it calls lie in one piece of memory. CPython maps the stack in pieces of 16 KiB and unmaps a piece as soon
+    """Returns a form of `function` in which the frames of all calls lie in one piece of memory. CPython maps the stack in pieces of 16 KiB and unmaps a piece as soon
     as it is empty: calls that cross the boundary of two pieces map memory each time."""
     def call(*arguments, **options):
         return function(*arguments, **options)
