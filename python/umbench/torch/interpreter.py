@@ -22,8 +22,8 @@ def garbage_collection_off():
 
 
 def on_one_stack(function):
-    """Returns a form of `function` in which the frames of all calls lie in one piece of memory. CPython maps the stack in pieces of 16 KiB and unmaps a piece as soon
-    as it is empty: calls that cross the boundary of two pieces map memory each time."""
+    """Returns a form of `function` in which the frames of all calls lie in one piece of memory. CPython maps the stack in pieces of 16 KiB and
+    unmaps a piece as soon as it is empty: calls that cross the boundary of two pieces map memory each time."""
     def call(*arguments, **options):
         return function(*arguments, **options)
 
