@@ -47,6 +47,8 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     plan = Plan(parse_budget(budget))
     if torch.cuda.is_available():
         private.configure_allocator()
+    if backend == "inductor":
+        private.import_compiler()
     private.install_call(model, FittedCall(model, plan, PlanningCompiler(model, plan, optimizer, tier, bits, backend, effort, cuda_graphs), micro_batches))
     model.plan = plan
     return model
@@ -77,7 +79,8 @@ class FittedCall:
         self.planning.free_host_memory()
         if self.graphs:
             self.graphs.forget_passes()
-        self.run = torch.compile(private.original_call_of(self.model), backend=weakly_bound(self.planning.compile), fullgraph=True, dynamic=False)
+        self.run = garbage_collection_off()(torch.compile(private.original_call_of(self.model), backend=weakly_bound(self.planning.compile),
+                                                          fullgraph=True, dynamic=False))
 
     def choose_part_count(self, inputs, keyword_inputs):
         """Plans for several numbers of parts without compiling, and chooses one."""
@@ -281,9 +284,8 @@ class PlanningCompiler:
         self.state_bytes = sum(t.numel() * t.element_size() for t in gpu_states_of(self.optimizer))
 
     def compile_in_shares(self, graph, inputs):
-        with garbage_collection_off():
-            return private.compile_graph(chunks.cut_losses_into_shares(graph, self.share_count), inputs, weakly_bound(self.plan_and_split), self.backend,
-                                         self.graphs and weakly_bound(self.graphs.wrap_pass))
+        return private.compile_graph(chunks.cut_losses_into_shares(graph, self.share_count), inputs, weakly_bound(self.plan_and_split), self.backend,
+                                     self.graphs and weakly_bound(self.graphs.wrap_pass))
 
     def plan_and_split(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begin_s = time.monotonic()

@@ -146,7 +146,13 @@ def compile_graph(dynamo_graph, inputs, partition, backend, wrap_pass=None):
         with keep_traced_strides(), free_unread_memory(), store_marked_values(), insert_calls_before_allocations(), single_device_guard():
             return compile_fx(dynamo_graph, inputs, inner_compile=inner_compile_with(wrap_pass), config_patches={
                 "custom_partitioner_fn": make_inductor_partitioner(partition), "fx_graph_cache": False,
+                "graph_partition": False,  # serves only Inductor's own CUDA graphs
                 "size_asserts": False, "alignment_asserts": False})  # leaves out checks, since launching dominates small kernels
+
+
+def import_compiler():
+    """Imports Inductor, as torch.compile() does for its usual backend, and starts its compiling processes."""
+    importlib.import_module("torch._inductor.compile_fx")
 
 
 def inner_compile_with(wrap_pass):
