@@ -1,9 +1,11 @@
 """fit(): a model that trains within a budget of device memory."""
 
+import gc
 import math
 import re
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -307,9 +309,13 @@ class PlanningCompiler:
                 self.costs.free_memory()
                 private.free_cublas_workspaces()  # frees the workspaces of the stream on which operators were measured
             base_bytes = self.base_bytes(step_nodes) + unforeseen_bytes
-            return step_nodes, base_bytes, ask_planner(step_nodes, self.plan.usable, base_bytes,
-                                                       rates_per_ns, self.backend == "inductor", pytorchs_choice,
-                                                       self.effort, self.tier, on_gpu, self.bits)
+            with ThreadPoolExecutor(1) as thread:
+                answer = thread.submit(ask_planner, step_nodes, self.plan.usable, base_bytes, rates_per_ns, self.backend == "inductor", pytorchs_choice,
+                                       self.effort, self.tier, on_gpu, self.bits)
+                if on_gpu and self.backend == "inductor":
+                    private.make_triton_key()
+                gc.collect(1)  # of the traces; holds the interpreter's lock, so it comes last
+            return step_nodes, base_bytes, answer.result()
 
         graphs = skips.make_graph_variants(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
         joint, (step_nodes, base_bytes, planner_answer) = fastest_of(graphs, plan_graph, self.plan.usable)
@@ -340,7 +346,8 @@ class PlanningCompiler:
             chunks.overwrite_sums(module)
             if self.backend == "inductor":
                 rewrites.widen_in_each_reader(module)
-            module.recompile()
+            else:
+                module.recompile()  # Inductor reads the graph alone
         return forward_module, backward_module
 
     def insert_copies(self, step_nodes, moves, forward_module, backward_module, num_fwd_outputs, is_on_gpu):

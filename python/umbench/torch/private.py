@@ -40,6 +40,7 @@ USED_NAMES = {
     "torch.nn.parallel": ("DistributedDataParallel._active_ddp_module",),
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.utils._python_dispatch": ("_disable_current_modes",),
+    "torch.utils._triton": ("triton_hash_with_backend",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
     "torch._C": ("_cuda_clearCublasWorkspaces", "_construct_storage_from_data_pointer", "_storage_Use_Count", "_cuda_memoryStats", "_cuda_setStream", "_cuda_getCurrentRawStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
                  "_cuda_isHistoryEnabled", "_cuda_cudaCachingAllocator_raw_alloc", "_cuda_cudaCachingAllocator_raw_delete"),
@@ -153,6 +154,13 @@ def compile_graph(dynamo_graph, inputs, partition, backend, wrap_pass=None):
 def import_compiler():
     """Imports Inductor, as torch.compile() does for its usual backend, and starts its compiling processes."""
     importlib.import_module("torch._inductor.compile_fx")
+
+
+def make_triton_key():
+    """Makes Inductor's key of Triton beforehand: its 400 MB are hashed, its driver is compiled, and its assembler is asked for its version."""
+    from torch.utils._triton import triton_hash_with_backend
+
+    triton_hash_with_backend()
 
 
 def inner_compile_with(wrap_pass):

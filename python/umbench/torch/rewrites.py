@@ -142,7 +142,7 @@ def empty_dense_like(traced_tensor):
 
 def widen_in_each_reader(module):
     """Makes each node that reads a half-precision value in float32 convert it separately, so that Inductor keeps the half-precision value in
-    memory. The caller has to recompile the module."""
+    memory. The module is not recompiled."""
     graph = module.graph
     for node in graph.find_nodes(op="call_function", target=torch.ops.prims.convert_element_type.default):
         if not widens(node):
