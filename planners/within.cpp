@@ -33,13 +33,28 @@ nanoseconds time_without_reuse(problem p, const memory_plan& plan) {
   return simulated_time(p, lower(p, plan, packer{"apart", pack_apart}), 1);
 }
 
-// Whether the plan is too slow by more than a twentieth even if no data reuses memory. The simulated time
-// without reuse is hardly ever longer than the plan's time. It is a closer estimate than time_lower_bound().
-// Takes a fifth of the work of packing the plan.
-bool is_slower_without_reuse(const problem& p, const memory_plan& plan) {
-  if (p.time_to_beat == std::numeric_limits<nanoseconds>::max()) return false;
+// Whether the time is at least the time to beat after one part in `share` is taken off it.
+bool is_slower_by(const problem& p, nanoseconds time, nanoseconds share) {
+  return time - time / share >= p.time_to_beat;
+}
+
+// As packed_bytes_unless_slow(). Unless `packs_all`, also throws too_slow if the plan is likely to be too slow
+// by a fifth and may not fit.
+byte_count packed_bytes_if_worth(const problem& p, const memory_plan& plan, packer how,
+                                 const std::string& strategy, bool packs_all) {
+  if (p.time_to_beat == std::numeric_limits<nanoseconds>::max()) return packed_bytes(p, plan, how);
+  // The simulated time without reuse is hardly ever longer than the plan's time. It is a closer estimate than
+  // time_lower_bound(), and takes a fifth of the work of packing the plan.
   const nanoseconds least = time_without_reuse(with_estimates(p), plan);
-  return least - least / 20 >= p.time_to_beat;
+  const bool is_slower = is_slower_by(p, least, 20);
+  byte_count bytes = packed_bytes(p, plan, is_slower ? packers::first_fit : how);
+  if (is_slower && bytes > p.budget) {
+    if (!packs_all && is_slower_by(p, least, 5)) throw too_slow(strategy);
+    bytes = packed_bytes(p, plan, how);
+  }
+  if (bytes <= p.budget && (is_slower || time_lower_bound(p, plan) >= p.time_to_beat))
+    throw too_slow(strategy, true);
+  return bytes;
 }
 
 }  // namespace
@@ -76,8 +91,7 @@ nanoseconds time_lower_bound(const problem& p, const memory_plan& plan) {
 
 bool is_clearly_slower(const problem& p, const memory_plan& plan) {
   if (p.time_to_beat == std::numeric_limits<nanoseconds>::max()) return false;
-  const nanoseconds least = time_lower_bound(with_estimates(p), plan);
-  return least - least / 10 >= p.time_to_beat;
+  return is_slower_by(p, time_lower_bound(with_estimates(p), plan), 10);
 }
 
 nanoseconds swap_time_lower_bound(const problem& p) {
@@ -109,12 +123,7 @@ nanoseconds swap_time_lower_bound(const problem& p) {
 
 byte_count packed_bytes_unless_slow(const problem& p, const memory_plan& plan, packer how,
                                     const std::string& strategy) {
-  const bool is_slower = is_slower_without_reuse(p, plan);
-  byte_count bytes = packed_bytes(p, plan, is_slower ? packers::first_fit : how);
-  if (is_slower && bytes > p.budget) bytes = packed_bytes(p, plan, how);
-  if (bytes <= p.budget && (is_slower || time_lower_bound(p, plan) >= p.time_to_beat))
-    throw too_slow(strategy, true);
-  return bytes;
+  return packed_bytes_if_worth(p, plan, how, strategy, true);
 }
 
 memory_plan plan_within(const problem& p, packer how, const std::string& strategy,
@@ -124,7 +133,7 @@ memory_plan plan_within(const problem& p, packer how, const std::string& strateg
     try {
       memory_plan plan = make(room);
       if (is_clearly_slower(p, plan)) throw too_slow(strategy);
-      arena = packed_bytes_unless_slow(p, plan, how, strategy);
+      arena = packed_bytes_if_worth(p, plan, how, strategy, false);
       if (arena <= p.budget) return plan;
       unpacked_room = room;
       room -= std::min(room, (arena - p.budget) / 2 + p.budget / 500);
