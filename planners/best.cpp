@@ -30,8 +30,8 @@ constexpr std::size_t small_network = 600;
 // Limit of search_space::work for a whole search. A unit takes 25 to 33 ns.
 std::uint64_t normal_work(const problem& p) {
   const std::uint64_t size = p.network.ops.size();
-  if (size <= tiny_network) return 2'000'000 + 800'000 * size;
-  if (size <= few_operators) return 320'000'000;
+  if (is_tiny(p)) return 2'000'000 + 800'000 * size;
+  if (tiny_network < size && size <= few_operators) return 320'000'000;
   if (size <= small_network) return 80'000'000 + 15'000 * size;
   return std::min<std::uint64_t>(120'000'000 + 20'000 * size, 165'000'000);
 }
@@ -63,7 +63,7 @@ class best_search {
         same_bits_(p.knobs.at("bits") == 1),
         footprint_(footprint_of(p.network, p.operator_costs).total),
         is_small_(p.network.ops.size() <= small_network),
-        is_tiny_(p.network.ops.size() <= tiny_network),
+        is_tiny_(is_tiny(p)),
         rungs_(ladder_of(footprint_, is_tiny_)),
         splits_(splits_of(
             p, {same_bits_, by.also_without_swaps, is_tiny_, is_tiny_, !is_tiny_ && !by.also_without_swaps},
@@ -153,22 +153,10 @@ class best_search {
   }
 
   void search_rungs() {
-    std::vector<batch_split> fixed;
-    std::ranges::copy_if(splits_, std::back_inserter(fixed),
-                         [](const batch_split& s) { return !s.depends_on_budget; });
-    const auto for_budget = [&](byte_count budget, nanoseconds time_to_beat) {
-      problem smaller = p_;
-      smaller.budget = budget;
-      std::optional<rival_plan> found =
-          best_rival(smaller, place_, options_.rivals, same_bits_, time_to_beat);
-      if (!found) return std::optional<placed_plan>();
-      auto faster = plan_for_smaller_budgets(smaller, place_, found->made_by, found->placed.time);
-      return faster ? std::move(faster) : std::optional(std::move(found->placed));
-    };
-    const auto for_budgets = [&](std::span<const byte_count> budgets, nanoseconds time_to_beat) {
+    const auto rivals = [&](std::span<const byte_count> budgets, nanoseconds time_to_beat) {
       return best_rival_of_budgets(p_, place_, options_.rivals, same_bits_, budgets, time_to_beat);
     };
-    accept_if_faster(plan_small_network(p_, place_, fixed, rungs_, {for_budget, for_budgets}, work_));
+    accept_if_faster(plan_small_network(p_, place_, splits_, rungs_, rivals, work_));
   }
 
   split_outcome search_split(std::size_t split_index, const effort_limits& most, byte_count live_limit,

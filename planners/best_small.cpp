@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "planners/best_polish.hpp"
@@ -18,12 +19,10 @@ constexpr nanoseconds forecast_error = 15;
 
 constexpr nanoseconds no_time = std::numeric_limits<nanoseconds>::max();
 
-// Search time grows with the computes of all splits together. With at most `max_computes`, each rung is
-// searched and rivals are asked for each. With more, only the last three rungs are searched and asked for, so
-// more memory may give a slower plan there. AlexNet with batch 32 has 3,400 computes, random graphs mostly
-// fewer than 3,000. When each rung was searched, AlexNet with batch 512 took eight times as long, and its
-// plan at ratio 1.5 took 4.42 ms instead of 3.91 ms.
-constexpr std::size_t max_computes = 3000, computes_per_stride = 1000, last_rungs = 3;
+// Search time grows with the computes of all splits together. AlexNet with batch 32 has 3,400 computes, random
+// graphs mostly fewer than 3,000. When each rung was searched, AlexNet with batch 512 took eight times as
+// long, and its plan at ratio 1.5 took 4.42 ms instead of 3.91 ms.
+constexpr std::size_t max_computes_of_tiny = 3000, computes_per_stride = 1000;
 
 // Computes of all orders together.
 std::size_t count_computes(const graph& g, std::span<const batch_split> splits) {
@@ -37,7 +36,7 @@ std::size_t count_computes(const graph& g, std::span<const batch_split> splits) 
 class rung_searcher {
  public:
   rung_searcher(const problem& p, const placer& place, std::span<const batch_split> splits,
-                std::span<const rung> rungs, const rival_planners& rivals, std::uint64_t work)
+                std::span<const rung> rungs, const rival_planner& rivals, std::uint64_t work)
       : p_(p),
         place_(place),
         splits_(splits),
@@ -48,9 +47,7 @@ class rung_searcher {
         solutions_(splits.size()),
         larger_plans_(rungs.size()) {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
-    const std::size_t computes = count_computes(p.network, splits);
-    searches_all_rungs_ = computes <= max_computes;
-    split_stride_ = searches_all_rungs_ ? 1 + computes / computes_per_stride : 1;
+    split_stride_ = 1 + count_computes(p.network, splits) / computes_per_stride;
   }
 
   std::optional<placed_plan> run() {
@@ -140,9 +137,8 @@ class rung_searcher {
     const nanoseconds before = best_time_;
     if (larger_plans_[j]) accept_if_faster(std::move(*larger_plans_[j]));
     for (const std::size_t s : split_order_) place_ladder_solution(s, j);
-    const bool is_rung_searched = searches_all_rungs_ || j < largest_rung_ + last_rungs;
-    if (is_rung_searched) search_splits(j, before);
-    if (best_ && (is_rung_searched || best_time_ < before)) {
+    search_splits(j, before);
+    if (best_) {
       const std::uint64_t work = work_ / (best_time_ < before ? 16 : 64);
       accept_if_faster({best_->split, polish(spaces_.of(best_->split), place_, budget, best_->what, work)});
     }
@@ -161,12 +157,11 @@ class rung_searcher {
   // more. If none has a plan, the first promising one that was cut off gets more.
   void search_splits(std::size_t j, nanoseconds before) {
     const byte_count budget = rungs_[j].budget;
-    const std::uint64_t work = work_ / (searches_all_rungs_ ? 16 : 4);
+    const std::uint64_t work = work_ / 16;
     std::size_t fastest = best_ ? best_->split : splits_.size();
     // Plans whose forecast is slower by no more than its error are placed, too.
-    nanoseconds time_to_beat = !searches_all_rungs_ || best_time_ == no_time
-                                   ? no_time
-                                   : best_time_ + best_time_ / 100 * forecast_error;
+    nanoseconds time_to_beat =
+        best_time_ == no_time ? no_time : best_time_ + best_time_ / 100 * forecast_error;
     std::optional<std::size_t> cut_off;
     const auto decide_for = [&](std::size_t split, const effort_limits& by) {
       search_space& of = spaces_.of(split);
@@ -179,7 +174,7 @@ class rung_searcher {
       accept_if_faster({split, std::move(*found.best)});
     };
     for (std::size_t s = 0; s < splits_.size(); ++s) {
-      if (searches_all_rungs_ && ((j + s) % split_stride_ != 0 || !can_be_faster(solutions_[s][j]))) continue;
+      if ((j + s) % split_stride_ != 0 || !can_be_faster(solutions_[s][j])) continue;
       decide_for(s, quick_effort(work / splits_.size()));
     }
     if (fastest == splits_.size() && cut_off) decide_for(*cut_off, full_effort(work / 2));
@@ -235,22 +230,11 @@ class rung_searcher {
     best_ = std::move(x);
   }
 
-  // Asks rivals for all rungs within the budget or, if only the last rungs are searched, for these.
+  // Asks rivals for all rungs within the budget.
   std::optional<placed_plan> fastest_rival(nanoseconds time_to_beat) const {
-    if (searches_all_rungs_) {
-      std::vector<byte_count> budgets;
-      for (std::size_t j = largest_rung_; j < rungs_.size(); ++j) budgets.push_back(rungs_[j].budget);
-      return rivals_.for_budgets(budgets, time_to_beat);
-    }
-    std::optional<placed_plan> best;
-    for (std::size_t j = std::min(largest_rung_ + last_rungs, rungs_.size()); j-- > largest_rung_;) {
-      std::optional<placed_plan> now = rivals_.for_budget(rungs_[j].budget, time_to_beat);
-      if (now) now = place_.place_finished(std::move(now->plan), p_.budget);
-      if (!now || now->time >= time_to_beat) continue;
-      time_to_beat = now->time;
-      best = std::move(now);
-    }
-    return best;
+    std::vector<byte_count> budgets;
+    for (std::size_t j = largest_rung_; j < rungs_.size(); ++j) budgets.push_back(rungs_[j].budget);
+    return rivals_(budgets, time_to_beat);
   }
 
   // The fastest plan in the exact budget. If the driver evicts, times depend on the budget.
@@ -267,9 +251,8 @@ class rung_searcher {
   const placer& place_;
   std::span<const batch_split> splits_;
   std::span<const rung> rungs_;
-  const rival_planners& rivals_;
+  const rival_planner& rivals_;
   std::uint64_t work_;
-  bool searches_all_rungs_ = false;  // false: only the rungs with the largest budgets
   std::size_t split_stride_ =
       1;  // a rung searches every split_stride_-th split; the next rung searches the following ones
   std::size_t largest_rung_ = 0;  // index of the largest rung within the budget
@@ -287,9 +270,17 @@ class rung_searcher {
 
 }  // namespace
 
+bool is_tiny(const problem& p) {
+  if (p.network.ops.size() > tiny_network) return false;
+  std::string why;
+  const bool same_bits = p.knobs.at("bits") == 1;
+  return count_computes(p.network, splits_of(p, {.same_bits = same_bits, .budget_independent = true}, why)) <=
+         max_computes_of_tiny;
+}
+
 std::optional<placed_plan> plan_small_network(const problem& p, const placer& place,
                                               std::span<const batch_split> splits,
-                                              std::span<const rung> rungs, const rival_planners& rivals,
+                                              std::span<const rung> rungs, const rival_planner& rivals,
                                               std::uint64_t work) {
   return rung_searcher(p, place, splits, rungs, rivals, work).run();
 }
