@@ -31,7 +31,7 @@ constexpr std::size_t small_network = 600;
 std::uint64_t normal_work(const problem& p) {
   const std::uint64_t size = p.network.ops.size();
   if (is_tiny(p)) return 2'000'000 + 800'000 * size;
-  if (tiny_network < size && size <= few_operators) return 320'000'000;
+  if (size <= tiny_network) return 50'000'000;
   if (size <= small_network) return 80'000'000 + 15'000 * size;
   return std::min<std::uint64_t>(120'000'000 + 20'000 * size, 165'000'000);
 }
