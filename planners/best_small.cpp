@@ -19,9 +19,9 @@ constexpr nanoseconds forecast_error = 15;
 
 constexpr nanoseconds no_time = std::numeric_limits<nanoseconds>::max();
 
-// Search time grows with the computes of all splits together. AlexNet with batch 32 has 3,400 computes, random
-// graphs mostly fewer than 3,000. When each rung was searched, AlexNet with batch 512 took eight times as
-// long, and its plan at ratio 1.5 took 4.42 ms instead of 3.91 ms.
+// Search time grows with the computes of all splits together. AlexNet with batch 32 has 3,400 computes,
+// random graphs mostly fewer than 3,000. When each rung was searched, AlexNet with batch 512 took eight times
+// as long, and its plan at ratio 1.5 took 4.42 ms instead of 3.91 ms.
 constexpr std::size_t max_computes_of_tiny = 3000, computes_per_stride = 1000;
 
 // Computes of all orders together.

@@ -16,8 +16,8 @@ namespace um {
 // of memory_waits, and by the time of placed plans. In larger networks each of these would get too little
 // work.
 inline constexpr std::size_t tiny_network = 48;
-// Maximum number of operators of a network whose search gets four times the work of other small ones, and
-// whose swaps are fitted to recomputations and the budget.
+// Maximum number of operators of a network that is searched for the whole ladder at every ratio, with twice
+// as many quick tries, and whose swaps are fitted to recomputations and the budget.
 inline constexpr std::size_t few_operators = 64;
 
 // What happens to a part during a gap. `swap`: leaves and returns early enough to delay nothing; if
