@@ -181,6 +181,11 @@ layout make_layout_like(const layout& known, const graph& g, const lifetime_tabl
   return at;
 }
 
+byte_count peak_bytes(const lifetime_table& table, const std::function<bool(const lifetime&)>& counts) {
+  const std::vector<byte_count> live = occupied_bytes(table, pieces_of(table), table.actions.size(), counts);
+  return live.empty() ? 0 : std::ranges::max(live);
+}
+
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan) {
   const lifetime_table table = lifetimes_of(p, plan);
   return occupied_bytes(table, pieces_of(table), plan.actions.size(), in_both_arenas);

@@ -63,28 +63,33 @@ class strip_finder {
     for (const action& a : plan.actions) std::visit([&](const auto& x) { add(x); }, a);
   }
 
-  strip_layout layout_of(tensor_id t, residence home, cell_grid cells) {
-    const tensor& what = g_.tensors[t];
-    const region whole = whole_of(what.shape);
+  strip_layout layout_of(tensor_id t, cell_grid cells) {
+    const region whole = whole_of(g_.tensors[t].shape);
+    strip_layout layout{
+        outer_axes_[t], {whole}, {0, range_along(whole, outer_axes_[t]).end}, std::move(cells)};
+    if (!may_have_parts(t)) return layout;
     used_regions& used = used_[t];
     sort_and_remove_duplicates(used.cross_sections);
     sort_and_remove_duplicates(used.moved_or_written);
-    strip_layout layout{
-        outer_axes_[t], {whole}, {0, range_along(whole, outer_axes_[t]).end}, std::move(cells)};
-    const bool in_arena = home == residence::staged || (home == residence::device && !survives(what.role));
-    if (!in_arena) return layout;
     layout.segment_borders.insert(layout.segment_borders.end(), used.borders.begin(), used.borders.end());
     sort_and_remove_duplicates(layout.segment_borders);
-    const bool apart = home == residence::staged && !cross_sections_[t].is_mixed();
+    const bool apart = plan_.residences[t] == residence::staged && !cross_sections_[t].is_mixed();
     if (!used.moved_or_written.empty() && (apart || !std::ranges::binary_search(used.cross_sections, whole)))
       layout.strips = used.moved_or_written;
     return layout;
   }
 
  private:
+  // Whether strips and segments of the tensor come and go; others are stored whole.
+  bool may_have_parts(tensor_id t) const {
+    const residence home = plan_.residences[t];
+    return home == residence::staged || (home == residence::device && !survives(g_.tensors[t].role));
+  }
+
   void add(const advise&) {}
   void add(const compute& x) {
     for (const access& a : accesses_of(g_, x)) {
+      if (!may_have_parts(a.tensor)) continue;
       const bool writes = a.mode != access_mode::read;
       add(a.tensor, a.where, true, writes);
       if (plan_.residences[a.tensor] != residence::staged) continue;
@@ -97,17 +102,20 @@ class strip_finder {
     }
   }
   void add(const discard& x) {
+    if (!may_have_parts(x.tensor)) return;
     const region r = region_of(g_.tensors[x.tensor].shape, x.part);
     add(x.tensor, r, false, false);
     cross_sections_[x.tensor].remove_from_all_cross_sections(r);
   }
   void add(const prefetch& x) {
+    if (!may_have_parts(x.tensor)) return;
     const region r = region_of(g_.tensors[x.tensor].shape, x.part),
                  cross_section = cross_section_of(x.tensor, r);
     add(x.tensor, r, true, true);
     cross_sections_[x.tensor].add_resident(r, cross_section, is_whole(x.tensor, cross_section));
   }
   void add(const evict& x) {
+    if (!may_have_parts(x.tensor)) return;
     const region r = region_of(g_.tensors[x.tensor].shape, x.part),
                  cross_section = cross_section_of(x.tensor, r);
     add(x.tensor, r, true, true);
@@ -186,7 +194,7 @@ std::vector<strip_layout> make_strip_layouts(const graph& g, const memory_plan& 
   strip_finder taken(g, plan);
   std::vector<strip_layout> all;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    all.push_back(taken.layout_of(t, plan.residences[t], std::move(cells[t])));
+    all.push_back(taken.layout_of(t, std::move(cells[t])));
   }
   return all;
 }

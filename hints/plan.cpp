@@ -187,13 +187,24 @@ class hint_planner {
     const placed_draft& draft = find_or_make_draft(with);
     const bool evicts = !fits_budget_ && (pressure_rule_ != nullptr || evicts_by_twin_);
     if (!evicts && problem_.evicted_by != evictor::plan) return draft.plan;
-    const eviction_options rules =
-        fits_budget_ ? eviction_options{}
-                     : make_eviction_options(strategy_, problem_, with, draft.plan.residences);
-    memory_plan plan = make_room(problem_, draft.plan, draft.addresses, rules);
+    const memory_plan& plan = find_or_make_evictions(draft, with);
     return fits_budget_ || !retimes_evictions()
                ? plan
                : retime_evictions(problem_, plan, draft.addresses, with.timing);
+  }
+  // The draft with evictions. Settings that differ in timing share them.
+  const memory_plan& find_or_make_evictions(const placed_draft& draft, const search_setting& with) {
+    for (const known_evictions& k : evictions_) {
+      if (k.draft == &draft && k.part_bytes == with.part_bytes && k.reserve_percent == with.reserve_percent)
+        return k.plan;
+    }
+    const eviction_options rules =
+        fits_budget_ ? eviction_options{}
+                     : make_eviction_options(strategy_, problem_, with, draft.plan.residences);
+    return evictions_
+        .emplace_back(known_evictions{&draft, with.part_bytes, with.reserve_percent,
+                                      make_room(problem_, draft.plan, draft.addresses, rules)})
+        .plan;
   }
   bool retimes_evictions() const {
     return pressure_rule_ != nullptr && pressure_rule_->order != evict_order::driver;
@@ -319,6 +330,13 @@ class hint_planner {
     std::shared_ptr<const placed_draft> draft;
   };
   std::vector<known_draft> drafts_;
+  struct known_evictions {
+    const placed_draft* draft = nullptr;
+    byte_count part_bytes = 0;
+    std::int64_t reserve_percent = 0;
+    memory_plan plan;
+  };
+  std::vector<known_evictions> evictions_;
   struct tried_setting {
     const placed_draft* draft = nullptr;
     search_setting with;

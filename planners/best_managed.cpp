@@ -8,7 +8,6 @@
 #include "core/lower.hpp"
 #include "core/managed_map.hpp"
 #include "core/residency.hpp"
-#include "core/verify.hpp"
 #include "hints/hints.hpp"
 #include "planners/best.hpp"
 #include "planners/measured_parts.hpp"
@@ -77,23 +76,32 @@ bool moves_whole_blocks(const graph& g, const memory_plan& plan) {
 }
 
 // The plan in managed memory; nothing if it moves parts of tensors that are not whole 2 MiB blocks.
-std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& decided, placement_scope how) {
-  memory_plan managed = in_managed_memory(p.network, decided, how);
+std::optional<placed_plan> place_in_managed_memory(const problem& p, memory_plan managed) {
   if (std::ranges::none_of(managed.residences, is_managed))
     return std::nullopt;  // `best` finds plans without managed memory
   if (!moves_whole_blocks(p.network, managed)) return std::nullopt;
   problem kept = p;
   kept.evicted_by = evictor::plan;
   kept.budget = std::numeric_limits<byte_count>::max();
-  const verified_plan plan = verify_plan(p.network, std::move(managed));
-  const placement at(kept, plan.plan(), packers::searched);
-  const residency used = residency_of(p.network, plan.plan(), at.addresses, at.managed);
-  placed_plan placed{plan.plan(), at.addresses.device_bytes + used.peak_blocks() * managed_block, 0};
+  const placement at(kept, managed, packers::searched);
+  const residency used = residency_of(p.network, managed, at.addresses, at.managed);
+  placed_plan placed{std::move(managed), at.addresses.device_bytes + used.peak_blocks() * managed_block, 0};
   if (placed.device_bytes <= p.budget) {
-    const execution_plan steps = lower(p, plan, at);
+    const execution_plan steps = lower(p, placed.plan, at);
     placed.time = time_with_copy_price(p, steps, 2) + added_launch_time(steps);
   }
   return placed;
+}
+
+// The fewest bytes that decisions take with these residences: of tensors on the device, and of managed ones
+// that never leave it. `lifetimes`: of the same actions, with all tensors on the device or staged.
+byte_count min_device_bytes(const lifetime_table& lifetimes, const std::vector<residence>& residences) {
+  const auto peak_of = [&](residence home) {
+    return peak_bytes(lifetimes, [&](const lifetime& l) {
+      return l.tensor != no_lifetime && residences[l.tensor] == home;
+    });
+  };
+  return peak_of(residence::device) + peak_of(residence::managed);
 }
 
 // Returns the fastest plan that fits the budget; if none fits, one that takes little memory. persistent_large
@@ -103,10 +111,19 @@ std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& d
 std::optional<placed_plan> place_in_fastest_scope(problem p, const memory_plan& decided, byte_count budget) {
   p.budget = budget;
   std::optional<placed_plan> best;
+  std::optional<lifetime_table> lifetimes;
   int too_large = 0;
   for (const placement_scope how : {placement_scope::persistent_large, placement_scope::persistent,
                                     placement_scope::surviving, placement_scope::all_kept}) {
-    std::optional<placed_plan> now = place_in_scope(p, decided, how);
+    memory_plan managed = in_managed_memory(p.network, decided, how);
+    if (best && best->device_bytes <= budget) {
+      if (!lifetimes) lifetimes = lifetimes_of(p, decided);
+      if (min_device_bytes(*lifetimes, managed.residences) > budget) {
+        if (++too_large == 2) break;
+        continue;
+      }
+    }
+    std::optional<placed_plan> now = place_in_managed_memory(p, std::move(managed));
     if (!now) continue;
     if (now->device_bytes > p.budget) ++too_large;
     const auto rank = [&](const placed_plan& t) {
