@@ -104,14 +104,23 @@ byte_count min_device_bytes(const lifetime_table& lifetimes, const std::vector<r
   return peak_of(residence::device) + peak_of(residence::managed);
 }
 
+// The most that scope persistent takes less than persistent_large, unless packing leaves gaps.
+byte_count bytes_of_small_tensors(const graph& g) {
+  byte_count bytes = 0;
+  for (const tensor& t : g.tensors) {
+    if (persists(t.role) && !is_block_sized(t)) bytes += round_up(bytes_of(t), arena_alignment);
+  }
+  return bytes;
+}
+
 // Returns the fastest plan that fits the budget; if none fits, one that takes little memory. persistent_large
 // and persistent take the least memory, unless packing leaves gaps, and are tried first. If both are too
-// large, the search ends. It ends after the first if that exceeds the budget by more than a twentieth, since
-// on the catalogue the second saves no more.
+// large, the search ends.
 std::optional<placed_plan> place_in_fastest_scope(problem p, const memory_plan& decided, byte_count budget) {
   p.budget = budget;
   std::optional<placed_plan> best;
   std::optional<lifetime_table> lifetimes;
+  const byte_count small = bytes_of_small_tensors(p.network);
   int too_large = 0;
   for (const placement_scope how : {placement_scope::persistent_large, placement_scope::persistent,
                                     placement_scope::surviving, placement_scope::all_kept}) {
@@ -130,7 +139,7 @@ std::optional<placed_plan> place_in_fastest_scope(problem p, const memory_plan& 
       return std::tuple(std::max(t.device_bytes, p.budget), t.time);
     };
     if (!best || rank(*now) <= rank(*best)) best = std::move(now);
-    if (too_large == 2 || best->device_bytes > p.budget + p.budget / 20) break;
+    if (too_large == 2 || best->device_bytes > budget + small) break;
   }
   return best;
 }

@@ -165,16 +165,11 @@ std::optional<rival_plan> best_rival(const problem& p, const placer& place, std:
 
 std::optional<placed_plan> plan_for_smaller_budgets(const problem& p, const placer& place, const rival& q,
                                                     nanoseconds time_to_beat) {
-  constexpr int max_failures = 2;  // the loop ends after this many budgets in a row without a faster plan
   std::optional<placed_plan> best;
-  int failures = 0;
   for (const byte_count permille : smaller_budget_permille) {
     std::optional<placed_plan> now =
         plan_for_budget(p, place, q, permille_of(p.budget, permille), time_to_beat);
-    const bool is_faster = now && now->device_bytes <= p.budget && now->time < time_to_beat;
-    failures = is_faster ? 0 : failures + 1;
-    if (failures == max_failures) break;
-    if (!is_faster) continue;
+    if (!now || now->device_bytes > p.budget || now->time >= time_to_beat) break;
     time_to_beat = now->time;
     best = std::move(now);
   }

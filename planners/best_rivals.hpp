@@ -23,8 +23,8 @@ struct rival_plan {
 // `same_bits`: asks only strategies whose results have the same bits.
 std::optional<rival_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
                                      bool same_bits, nanoseconds time_to_beat);
-// The fastest plan that the rival makes for smaller budgets: most planners are not monotonic. Returns nothing
-// if no plan takes less than `time_to_beat`.
+// The fastest plan that the rival makes for smaller and smaller budgets, until one gives no faster plan: most
+// planners are not monotonic. Returns nothing if no plan takes less than `time_to_beat`.
 std::optional<placed_plan> plan_for_smaller_budgets(const problem& p, const placer& place, const rival& q,
                                                     nanoseconds time_to_beat);
 
