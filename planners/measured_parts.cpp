@@ -93,8 +93,17 @@ memory_plan plan_by_few_measurements(const problem& p, const planner& make, cons
     }
   } catch (const infeasible&) {  // what is measured is too large, or all estimates are
   }
-  // Estimates mislead where no engine computes some parts: these are measured as very slow.
-  return best_time < no_time && best_time / 2 <= least_estimate ? best : make(p);
+  constexpr nanoseconds tolerance_percent = 10;
+  if (best_time < no_time && best_time - best_time / 100 * tolerance_percent <= least_estimate) return best;
+  // Estimates mislead, for example where no engine computes some parts: these are measured as very slow.
+  try {
+    memory_plan plan = make(p);
+    parts.measure(plan);
+    if (best_time == no_time || time_of(plan) < best_time) return plan;
+  } catch (const infeasible&) {
+    if (best_time == no_time) throw;
+  }
+  return best;
 }
 
 }  // namespace um
