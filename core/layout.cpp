@@ -181,8 +181,9 @@ layout make_layout_like(const layout& known, const graph& g, const lifetime_tabl
   return at;
 }
 
-byte_count peak_bytes(const lifetime_table& table, const std::function<bool(const lifetime&)>& counts) {
-  const std::vector<byte_count> live = occupied_bytes(table, pieces_of(table), table.actions.size(), counts);
+byte_count peak_bytes(const lifetime_table& table, const std::function<bool(const lifetime&)>& is_counted) {
+  const std::vector<byte_count> live =
+      occupied_bytes(table, pieces_of(table), table.actions.size(), is_counted);
   return live.empty() ? 0 : std::ranges::max(live);
 }
 

@@ -43,8 +43,8 @@ layout make_layout_like(const layout& known, const graph& g, const lifetime_tabl
 // Bytes in use in both arenas at each action, workspaces included: a lower bound for packing.
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
 
-// The most bytes in use at an action by the lifetimes that `counts` selects.
-byte_count peak_bytes(const lifetime_table& table, const std::function<bool(const lifetime&)>& counts);
+// The most bytes in use at an action by the lifetimes that `is_counted` selects.
+byte_count peak_bytes(const lifetime_table& table, const std::function<bool(const lifetime&)>& is_counted);
 
 // Actions [begin, end) whose lifetimes alone, cut off at both ends, take more than some budget once packed.
 struct crowded_range {

@@ -93,8 +93,9 @@ std::optional<placed_plan> place_in_managed_memory(const problem& p, memory_plan
   return placed;
 }
 
-// The fewest bytes that decisions take with these residences: of tensors on the device, and of managed ones
-// that never leave it. `lifetimes`: of the same actions, with all tensors on the device or staged.
+// A lower bound on the device memory of a plan with these residences: that of tensors in the device arena and
+// of managed tensors that are never swapped. `lifetimes`: of the same actions, with all tensors on the device
+// or staged.
 byte_count min_device_bytes(const lifetime_table& lifetimes, const std::vector<residence>& residences) {
   const auto peak_of = [&](residence home) {
     return peak_bytes(lifetimes, [&](const lifetime& l) {
@@ -104,7 +105,7 @@ byte_count min_device_bytes(const lifetime_table& lifetimes, const std::vector<r
   return peak_of(residence::device) + peak_of(residence::managed);
 }
 
-// The most that scope persistent takes less than persistent_large, unless packing leaves gaps.
+// The memory that scope persistent may save compared with persistent_large, unless packing leaves gaps.
 byte_count bytes_of_small_tensors(const graph& g) {
   byte_count bytes = 0;
   for (const tensor& t : g.tensors) {

@@ -18,7 +18,7 @@ namespace um {
 // ones.
 constexpr nanoseconds near_optimal_permille = 1;
 
-// The best plan of other strategies for any of these budgets, the largest first; nothing if none is faster
+// The fastest plan of other strategies over all these budgets, the largest first; nothing if none is faster
 // than `time_to_beat`.
 using rival_planner =
     std::function<std::optional<placed_plan>(std::span<const byte_count> budgets, nanoseconds time_to_beat)>;

@@ -52,8 +52,8 @@ void for_each_difference(const std::vector<treatment>& a, const std::vector<trea
 // With fewer gaps than this, swaps are fitted to recomputations and the budget. With more, that takes too
 // much of the work.
 constexpr std::size_t few_gaps = 500;
-// Tiny networks are searched with both waits. One search fits swaps: packing often takes more than the budget
-// for decisions that need all of it.
+// Networks of up to `tiny_network` operators are mostly searched with both waits. One search fits swaps:
+// packing often takes more than the budget for decisions that need all of it.
 bool fits_swaps(const graph& g, memory_waits waits) {
   return g.ops.size() <= tiny_network ? waits == memory_waits::until_enough : g.ops.size() <= few_operators;
 }

@@ -13,8 +13,8 @@
 namespace um {
 
 // Maximum number of operators of a network that is searched for every rung of a fine ladder, with both values
-// of memory_waits, and by the time of placed plans. In larger networks each of these would get too little
-// work.
+// of memory_waits, and by the time of placed plans, if is_tiny() holds, too. In larger networks each of these
+// would get too little work.
 inline constexpr std::size_t tiny_network = 48;
 // Maximum number of operators of a network that is searched for the whole ladder at every ratio, with twice
 // as many quick tries, and whose swaps are fitted to recomputations and the budget.

@@ -93,15 +93,15 @@ memory_plan plan_by_few_measurements(const problem& p, const planner& make, cons
     }
   } catch (const infeasible&) {  // what is measured is too large, or all estimates are
   }
+  if (best_time == no_time) return make(p);
   constexpr nanoseconds tolerance_percent = 10;
-  if (best_time < no_time && best_time - best_time / 100 * tolerance_percent <= least_estimate) return best;
+  if (best_time <= least_estimate + least_estimate / 100 * tolerance_percent) return best;
   // Estimates mislead, for example where no engine computes some parts: these are measured as very slow.
   try {
     memory_plan plan = make(p);
     parts.measure(plan);
-    if (best_time == no_time || time_of(plan) < best_time) return plan;
-  } catch (const infeasible&) {
-    if (best_time == no_time) throw;
+    if (time_of(plan) < best_time) return plan;
+  } catch (const infeasible&) {  // the plan with all parts measured is too large
   }
   return best;
 }

@@ -38,10 +38,10 @@ bool is_slower_by(const problem& p, nanoseconds time, nanoseconds share) {
   return time - time / share >= p.time_to_beat;
 }
 
-// As packed_bytes_unless_slow(). Unless `packs_all`, also throws too_slow if the plan is likely to be too slow
-// by a fifth and may not fit.
+// As packed_bytes_unless_slow(). Unless `even_if_slow`, also throws too_slow if the plan is likely to take
+// a fourth longer than the time to beat and may not fit.
 byte_count packed_bytes_if_worth(const problem& p, const memory_plan& plan, packer how,
-                                 const std::string& strategy, bool packs_all) {
+                                 const std::string& strategy, bool even_if_slow) {
   if (p.time_to_beat == std::numeric_limits<nanoseconds>::max()) return packed_bytes(p, plan, how);
   // The simulated time without reuse is hardly ever longer than the plan's time. It is a closer estimate than
   // time_lower_bound(), and takes a fifth of the work of packing the plan.
@@ -49,7 +49,7 @@ byte_count packed_bytes_if_worth(const problem& p, const memory_plan& plan, pack
   const bool is_slower = is_slower_by(p, least, 20);
   byte_count bytes = packed_bytes(p, plan, is_slower ? packers::first_fit : how);
   if (is_slower && bytes > p.budget) {
-    if (!packs_all && is_slower_by(p, least, 5)) throw too_slow(strategy);
+    if (!even_if_slow && is_slower_by(p, least, 5)) throw too_slow(strategy);
     bytes = packed_bytes(p, plan, how);
   }
   if (bytes <= p.budget && (is_slower || time_lower_bound(p, plan) >= p.time_to_beat))

@@ -46,8 +46,8 @@ byte_count packed_bytes_unless_slow(const problem& p, const memory_plan& plan, p
 
 // `make` returns a plan for that many live bytes or throws infeasible. Reduces `room` by what packing needs
 // beyond live bytes until the arena fits the budget. Throws infeasible, naming the strategy, if it never
-// fits. Throws too_slow if the plan that fits takes problem::time_to_beat or longer, or if a plan that does
-// not fit yet exceeds that time by a ninth by a lower bound, or by a fourth by an estimate.
+// fits. Throws too_slow if the plan that fits takes problem::time_to_beat or longer, or if a plan that is
+// not known to fit exceeds that time by a ninth by a lower bound, or by a fourth by an estimate.
 memory_plan plan_within(const problem& p, packer how, const std::string& strategy,
                         const std::function<memory_plan(byte_count room)>& make);
 

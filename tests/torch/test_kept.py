@@ -236,8 +236,8 @@ def test_the_page_quotes_how_long_compiling_and_planning_take():
     fits = [row for row in rows if row["model"] == "gpt2_small" and row["way"] == "fit"]
     planning_s, measuring_s = sorted(row["plan_s"] for row in fits), sorted(row["spent_s"]["_measure_node"] for row in fits)
     assert ("In turns, the first step of GPT-2 small takes [{} and {} s](compile_h200.jsonl), ".format(*seconds[1::2])
-            + "alone {}, {} and {} (at most 1.3 times wanted). ".format(*seconds[::2])
-            + f"By older builds ResNet-50 takes {fitted / plain:.2f} times as long, "
+            + "without `fit` {}, {} and {} (at most 1.3 times wanted). ".format(*seconds[::2])
+            + f"Measured with older builds, ResNet-50 takes {fitted / plain:.2f} times as long, "
             + "GPT-2 small on H100s [{} and {}](compile_h100.jsonl), then compiled again. ".format(*slowdowns)
             + "Planning takes {:.1f} to {:.1f} s, measuring {:.1f} to {:.1f}.".format(*planning_s, *measuring_s)) in page
     (auto,) = kept_records("auto_llama_h200.jsonl")

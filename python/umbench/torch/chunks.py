@@ -81,8 +81,8 @@ def is_product_added_to_sum(node):
 
 
 def overwrite_sums(module):
-    """Makes products of a forward or backward graph overwrite the sum to which they are added, if nothing reads it later. The caller has to recompile the
-    module."""
+    """Makes products of a forward or backward graph overwrite the sum to which they are added, if nothing reads it later. The module is
+    not recompiled."""
     index_of_node = {node: i for i, node in enumerate(module.graph.nodes)}
     for node in filter(is_product_added_to_sum, list(module.graph.nodes)):
         total, left, right = node.args

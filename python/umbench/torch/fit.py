@@ -312,9 +312,9 @@ class PlanningCompiler:
             with ThreadPoolExecutor(1) as thread:
                 answer = thread.submit(ask_planner, step_nodes, self.plan.usable, base_bytes, rates_per_ns, self.backend == "inductor", pytorchs_choice,
                                        self.effort, self.tier, on_gpu, self.bits)
-                if on_gpu and self.backend == "inductor":
+                if on_gpu and self.backend == "inductor" and not self.only_plans:
                     private.make_triton_key()
-                gc.collect(1)  # of the traces; holds the interpreter's lock, so it comes last
+                gc.collect(1)  # collects what tracing left; stops the planner's thread, so it comes last
             return step_nodes, base_bytes, answer.result()
 
         graphs = skips.make_graph_variants(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
@@ -347,7 +347,7 @@ class PlanningCompiler:
             if self.backend == "inductor":
                 rewrites.widen_in_each_reader(module)
             else:
-                module.recompile()  # Inductor reads the graph alone
+                module.recompile()  # Inductor reads only the graph
         return forward_module, backward_module
 
     def insert_copies(self, step_nodes, moves, forward_module, backward_module, num_fwd_outputs, is_on_gpu):

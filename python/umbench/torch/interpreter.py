@@ -11,7 +11,7 @@ STACK_VALUES = 70_000  # values for which a frame of on_one_stack() asks; CPytho
 @contextlib.contextmanager
 def garbage_collection_off():
     """A context in which Python collects no cycles. Compiling makes millions of objects and few cycles, and collections go over all of them again
-    and again. PyTorch collects when it has compiled."""
+    and again. PyTorch collects when it has compiled. A call of a compiled model is too short to need it."""
     was_on = gc.isenabled()
     gc.disable()
     try:

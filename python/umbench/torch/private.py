@@ -157,10 +157,12 @@ def import_compiler():
 
 
 def make_triton_key():
-    """Makes Inductor's key of Triton beforehand: its 400 MB are hashed, its driver is compiled, and its assembler is asked for its version."""
+    """Makes Inductor's key of Triton beforehand: hashes Triton's 400 MB, compiles its driver, and asks its assembler for the version. Inductor
+    meets an error again if it needs the key."""
     from torch.utils._triton import triton_hash_with_backend
 
-    triton_hash_with_backend()
+    with contextlib.suppress(Exception):
+        triton_hash_with_backend()
 
 
 def inner_compile_with(wrap_pass):
