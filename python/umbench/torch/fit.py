@@ -36,7 +36,7 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     micro_batches: the number of equal parts of each batch, which are computed one after the other. "auto" takes the smallest number that
     has a plan, or a larger one that is predicted to save a tenth of the time. The model's result has to be its loss, a mean over the batch.
     statistics_of_parts: whether each part may be normalised by its own statistics.
-    backend: "inductor", or "aot_eager", which compiles nothing.
+    backend: "inductor", which is imported here and starts its compiling processes, or "aot_eager", which compiles nothing.
     cuda_graphs: whether steps are replayed as CUDA graphs, where launching takes longer than the kernels. Steps have to be alike, with gradients
     set to None before each. The memory of a step is then not free between steps.
     effort: of the search; 1 takes some seconds. Equal graphs and costs have equal plans on any machine.
