@@ -102,12 +102,12 @@ byte_count permille_of(byte_count budget, byte_count permille) {
   return budget / 1000 * permille + budget % 1000 * permille / 1000;
 }
 
-// The rival's plan. It is made by estimates, in which parts take their share of whole operators' times, so
-// that only parts of a plan that may be fast enough are timed: on a GPU a part takes a search for its engine,
-// 0.1 s, and planning VGG-16 in bf16 timed 660 parts of rivals' tries. Throws infeasible, also if estimates
-// exceed problem::time_to_beat by a fiftieth.
+// The rival's plan. Where parts are measured it is made by estimates, in which parts take their share of
+// whole operators' times, so that only parts of a plan that may be fast enough are timed: on a GPU a part
+// takes a search for its engine, 0.1 s, and planning VGG-16 in bf16 timed 660 parts of rivals' tries. Throws
+// infeasible, also if estimates exceed problem::time_to_beat by a fiftieth.
 memory_plan plan_by_estimates(const problem& p, const rival& q) {
-  if (!p.cost_of_slice || p.time_to_beat == any_time) return q.by->plan(p);
+  if (!p.measures_slices || p.time_to_beat == any_time) return q.by->plan(p);
   problem estimated = with_estimates(p);
   estimated.time_to_beat += p.time_to_beat / 50;
   memory_plan plan = q.by->plan(estimated);

@@ -46,6 +46,7 @@ op_cost measured_parts::cost_of_part(const compute& c) const {
   const nanoseconds fixed = std::min(cost.time, p_.target.launch_ns);
   const double of_larger = static_cast<double>(share) / static_cast<double>(larger_share);
   cost.time = fixed + static_cast<nanoseconds>(static_cast<double>(cost.time - fixed) * of_larger);
+  cost.workspace_bytes = static_cast<byte_count>(static_cast<double>(cost.workspace_bytes) * of_larger);
   return cost;
 }
 
