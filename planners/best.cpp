@@ -180,7 +180,6 @@ class best_search {
   void search_for_budget() {
     std::vector<split_outcome> results;
     std::vector<std::size_t> cut_off, promising;
-    bool asked_rivals = false;
     nanoseconds fastest = any_time;  // among `results` only: plans of the ladder had more effort
     effort_limits quick =
         quick_effort(work_ / std::max<std::size_t>((is_small_ ? 4 : 2) * coarser_begin_, 8));
@@ -190,18 +189,15 @@ class best_search {
       const split_outcome seen =
           search_split(split, quick, p_.budget,
                        std::min(add_share(fastest, 20), split == 0 ? any_time : add_share(best_time(), 4)));
-      // Rivals take much less work with a time to beat, and give later splits one.
-      if (!asked_rivals && (best_ || split + 1 == coarser_begin_) && !is_near_optimal()) {
-        asked_rivals = true;
-        fastest_rival_ = best_rival(p_, place_, options_.rivals, same_bits_, best_time());
-        if (fastest_rival_) accept_if_faster(fastest_rival_->placed);
-      }
       if (seen.is_cut_off) cut_off.push_back(split);
       if (seen.is_cut_off && seen.is_promising) promising.push_back(split);
       if (seen.time == any_time) continue;
       results.push_back(seen);
       fastest = std::min(fastest, seen.time);
     }
+    // Rivals take much less work with a short time to beat, which the search with more effort gives. Where
+    // the best plan is slow, that search takes much less work with a rival's time to beat.
+    if (best_time() > 2 * compute_time_) ask_rivals();
     if (results.empty())
       results.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
     std::ranges::stable_sort(results, {}, &split_outcome::time);
@@ -212,11 +208,20 @@ class best_search {
       search_split(results[i].split, full_effort(i == 0 ? work_ / 2 : work_ / 4), results[i].live_limit,
                    best_time());
     }
+    ask_rivals();
     search_coarser_splits(cut_off);
     promising.resize(std::min(promising.size(), 2 * (max_results - std::min(results.size(), max_results))));
     for (const std::size_t split : promising) {
       if (!is_near_optimal()) search_split(split, full_effort(work_ / 8), p_.budget, best_time());
     }
+  }
+
+  // Asks them once, and not if the best plan is near-optimal.
+  void ask_rivals() {
+    if (asked_rivals_ || is_near_optimal()) return;
+    asked_rivals_ = true;
+    fastest_rival_ = best_rival(p_, place_, options_.rivals, same_bits_, best_time());
+    if (fastest_rival_) accept_if_faster(fastest_rival_->placed);
   }
 
   // A smaller budget hardly ever makes the rival's plan faster by more than a tenth.
@@ -267,6 +272,7 @@ class best_search {
   nanoseconds compute_time_ = 0;                // sum over all operators
   split_spaces spaces_{p_, splits_};
   std::vector<candidate> candidates_;
+  bool asked_rivals_ = false;
   std::optional<rival_plan> fastest_rival_;
   std::optional<placed_plan> best_;
 };
