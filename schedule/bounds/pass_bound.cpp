@@ -106,6 +106,19 @@ pass_bound generate_columns(const passes& x, const copy_rates& r, double budget)
   return {static_cast<nanoseconds>(std::floor(best)), best_at};
 }
 
+// The least time with which all data fits in between two iterations. What is not on the device then is either
+// copied in during the forward pass, before it is read, or copied out in the backward pass, after it is
+// written. no_bound if some has to move and nothing may.
+nanoseconds bound_between_iterations(const passes& x, const copy_rates& r, double budget) {
+  const double time = x.forward_time + x.backward_time;
+  const double away = x.forward_start_bytes + x.gradient_bytes - budget;
+  if (away <= 0) return static_cast<nanoseconds>(time);
+  if (!r.swaps) return no_bound;
+  const double hidden = x.forward_time / r.ns_per_byte_in + x.backward_time / r.ns_per_byte_out;
+  const double waits = std::max(0.0, away - hidden) * std::min(r.ns_per_byte_in, r.ns_per_byte_out);
+  return static_cast<nanoseconds>(std::floor(time + waits));
+}
+
 copy_rates rates_of(const machine& m, allowed_moves allowed) {
   const auto a_byte = [](std::uint64_t rate) { return rate == 0 ? 0 : 1e9 / static_cast<double>(rate); };
   return {a_byte(m.link_to_host_bytes_per_s), a_byte(m.link_to_device_bytes_per_s), allowed.swaps,
@@ -127,20 +140,23 @@ passes split_passes(const problem& p) {
   const graph& g = p.network;
   passes x;
   const op_id loss = first_backward(g);
-  std::vector<bool> saved(g.tensors.size(), false);
+  std::vector<bool> saved(g.tensors.size(), false), read_forward(g.tensors.size(), false);
   std::vector<std::size_t> made_by(g.tensors.size(), loss);
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const auto time = static_cast<double>(p.operator_costs[o].time);
     (o < loss ? x.forward_time : x.backward_time) += time;
     if (o < loss) x.recompute_time.push_back(static_cast<double>(recompute_time(p, o)));
     for (const tensor_id t : g.ops[o].out) made_by[t] = std::min<std::size_t>(o, loss);
-    for (const tensor_id t : g.ops[o].in)
+    for (const tensor_id t : g.ops[o].in) {
+      read_forward[t] = read_forward[t] || o < loss;
       saved[t] = saved[t] || (o >= loss && (made_by[t] < loss || persists(g.tensors[t].role)));
+    }
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (saved[t])
-      x.saved_tensors.push_back(
-          {static_cast<double>(bytes_of(g.tensors[t])), persists(g.tensors[t].role), made_by[t]});
+    const auto bytes = static_cast<double>(bytes_of(g.tensors[t]));
+    if (persists(g.tensors[t].role) && read_forward[t]) x.forward_start_bytes += bytes;
+    if (g.tensors[t].role == role::parameter_gradient) x.gradient_bytes += bytes;
+    if (saved[t]) x.saved_tensors.push_back({bytes, persists(g.tensors[t].role), made_by[t]});
   }
   for (op_id o = 0; o < loss; ++o) {
     x.required_ops.emplace_back();
@@ -152,7 +168,10 @@ passes split_passes(const problem& p) {
 }
 
 pass_bound bound_passes(const passes& x, const machine& m, byte_count budget, allowed_moves allowed) {
-  return generate_columns(x, rates_of(m, allowed), static_cast<double>(budget));
+  const copy_rates rates = rates_of(m, allowed);
+  pass_bound found = generate_columns(x, rates, static_cast<double>(budget));
+  found.min_time = std::max(found.min_time, bound_between_iterations(x, rates, static_cast<double>(budget)));
+  return found;
 }
 
 }  // namespace um

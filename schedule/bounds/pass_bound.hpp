@@ -23,6 +23,9 @@ struct passes {
   std::vector<double> recompute_time;  // ns, per forward operator
   std::vector<std::vector<std::size_t>>
       required_ops;  // per forward operator: the operators that must run again before it can
+  // Bytes that the forward pass reads and that are kept across iterations: parameters and inputs.
+  double forward_start_bytes = 0;
+  double gradient_bytes = 0;  // of parameter gradients, which the backward pass writes and the user reads
 };
 
 passes split_passes(const problem& p);

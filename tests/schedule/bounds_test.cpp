@@ -9,6 +9,7 @@
 #include "core/lower.hpp"
 #include "planners/planners.hpp"
 #include "schedule/bounds/closure.hpp"
+#include "schedule/bounds/pass_bound.hpp"
 #include "schedule/bounds/simplex.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/schedule/random_decisions.hpp"
@@ -123,6 +124,21 @@ TEST(bounds, of_whole_plans_count_the_copy_of_a_weight_that_cannot_stay) {
 }
 
 // Decisions by dice, whatever they need: a budget of just that.
+// 1000 bytes of parameters and 1000 of gradients, both passes 100 ns, a byte a nanosecond in each direction.
+TEST(two_passes, copy_what_does_not_fit_between_iterations) {
+  passes x;
+  x.forward_time = x.backward_time = 100;
+  x.forward_start_bytes = x.gradient_bytes = 1000;
+  machine m;
+  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 1'000'000'000;
+  EXPECT_EQ(bound_passes(x, m, 2000, {false, true}).min_time, 200);
+  EXPECT_EQ(bound_passes(x, m, 1800, {true, true}).min_time, 200) << "hidden by both passes";
+  EXPECT_EQ(bound_passes(x, m, 1500, {true, true}).min_time, 500);
+  EXPECT_EQ(bound_passes(x, m, 1999, {false, true}).min_time, no_bound);
+  m.link_to_host_bytes_per_s *= 2;
+  EXPECT_EQ(bound_passes(x, m, 1500, {true, true}).min_time, 300) << "gradients leave twice as fast";
+}
+
 TEST_P(bounds, no_decisions_by_dice_are_below_them) {
   std::mt19937 dice(17);
   problem unlimited = at(0.1, {});
