@@ -34,7 +34,7 @@ std::uint64_t normal_work(const problem& p, const search_options& by) {
   if (is_tiny(p)) return 2'000'000 + 800'000 * size;
   if (size <= tiny_network) return by.also_without_swaps ? 200'000'000 : 50'000'000;
   if (size <= small_network) return 80'000'000 + 15'000 * size;
-  return std::min<std::uint64_t>(120'000'000 + 20'000 * size, 165'000'000);
+  return std::min<std::uint64_t>(120'000'000 + 25'000 * size, 205'000'000);
 }
 
 // Work limits of the searches that run one after another, by knob `effort`. The greatest effort runs the
