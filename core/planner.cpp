@@ -44,7 +44,7 @@ op_cost cost_of(const graph& g, const profile& costs, const machine& on, const s
   const nanoseconds fixed = std::min(cost.time, on.launch_ns);
   const auto rest = static_cast<std::uint64_t>(cost.time - fixed);
   cost.time = fixed + static_cast<nanoseconds>(share_of(rest, g, o, c.part));
-  cost.workspace_bytes = std::min<byte_count>(share_of(cost.workspace_bytes, g, o, c.part), c.workspace);
+  cost.workspace_bytes = std::min(cost.workspace_bytes, c.workspace);
   if (c.cheap_recompute) {
     cost.time = fixed + static_cast<nanoseconds>(static_cast<double>(cost.time - fixed) *
                                                  cheap_recomputation_share(g, o));

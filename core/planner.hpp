@@ -58,7 +58,7 @@ struct problem {
 };
 
 // Cost of computing an operator or a part of it. Without `slices` a part takes one launch and its share, by
-// volume, of the remaining time and of the workspace, which is at most the compute's limit.
+// volume, of the remaining time, with the smaller of the whole operator's workspace and the compute's limit.
 // A compute with `cheap_recompute` takes the share of its bytes and no workspace.
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c);

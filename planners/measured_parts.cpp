@@ -41,7 +41,13 @@ op_cost measured_parts::cost_of_part(const compute& c) const {
     larger = &x;
     larger_share = its;
   }
-  if (larger == nullptr) return cost_of(p_.network, p_.operator_costs, p_.target, {}, c);
+  if (larger == nullptr) {
+    op_cost cost = cost_of(p_.network, p_.operator_costs, p_.target, {}, c);
+    const byte_count whole = p_.operator_costs[c.op].workspace_bytes;
+    cost.workspace_bytes =
+        std::min(cost.workspace_bytes, share_of(whole, p_.network, p_.network.ops[c.op], c.part));
+    return cost;
+  }
   op_cost cost = larger->second;
   const nanoseconds fixed = std::min(cost.time, p_.target.launch_ns);
   const double of_larger = static_cast<double>(share) / static_cast<double>(larger_share);
