@@ -32,6 +32,18 @@ def test_no_measured_plan_is_below_its_bound(path):
     assert found and {key: over for key, (over, _) in found.items() if over < NOISE} == {}
 
 
+def test_the_page_quotes_plans_of_exported_networks_and_their_bounds():
+    records = load.read(RESULTS / "study/best_exported_simulated.jsonl")[1]
+    device_ns = {record["network"]: record["samples_ns"][-1] for record in records if record["strategy"] == "device"}
+    usual_knobs = {"bits": 0, "copies": 5, "copy_us": 3, "effort": 1}
+    plans = sorted((record for record in records if record["strategy_knobs"] == usual_knobs), key=lambda record: record["ratio"])
+    page = (RESULTS / "study/README.md").read_text(encoding="utf-8")
+    for network, alone_ns in device_ns.items():
+        cells = [f"{plan['samples_ns'][-1] / alone_ns:.3f} / {plan['bounds']['both_ns'] / alone_ns:.3f}" for plan in plans if plan["network"] == network]
+        assert len(cells) == 5 and f"| {' | '.join(cells)} |" in page
+    assert len(device_ns) == 8
+
+
 def test_operators_timed_one_by_one_are_no_bound():
     over = times_over_bounds(RESULTS / "study/best_h200.jsonl").values()
     assert len(over) >= 8 and min(alone for _, alone in over) < 0.95
