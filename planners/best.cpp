@@ -195,8 +195,8 @@ class best_search {
       results.push_back(seen);
       fastest = std::min(fastest, seen.time);
     }
-    // Rivals take much less work with a short time to beat, which the search with more effort gives. Where
-    // the best plan is slow, that search takes much less work with a rival's time to beat.
+    // A short time to beat saves rivals much work, so they are asked after the search with more effort. If
+    // there is no plan yet or a slow one, a rival's time saves that search more, so they are asked before.
     if (best_time() > 2 * compute_time_) ask_rivals();
     if (results.empty())
       results.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
@@ -216,7 +216,7 @@ class best_search {
     }
   }
 
-  // Asks them once, and not if the best plan is near-optimal.
+  // Asks the rivals once. Asks none if the best plan is near-optimal.
   void ask_rivals() {
     if (asked_rivals_ || is_near_optimal()) return;
     asked_rivals_ = true;

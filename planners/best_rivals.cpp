@@ -73,9 +73,10 @@ class rival_bounds {
   bool allow(const strategy& s, byte_count budget, nanoseconds time_to_beat) {
     if (!only_swaps(s)) return true;
     // A managed plan takes the memory that there is, whatever it was made for.
-    if (s.kind == family::managed) budget = p_.budget;
-    const auto [at, is_new] = bounds_.try_emplace(budget);
-    if (is_new) at->second = bounds_for(budget);
+    const bool is_managed = s.kind == family::managed;
+    if (is_managed) budget = p_.budget;
+    const auto [at, is_new] = bounds_.try_emplace({budget, is_managed});
+    if (is_new) at->second = bounds_for(budget, is_managed);
     return at->second.of_passes < time_to_beat &&
            (!swaps_whole_operators(s) || at->second.of_whole_operators < time_to_beat);
   }
@@ -85,27 +86,31 @@ class rival_bounds {
     nanoseconds of_passes = 0, of_whole_operators = 0;
   };
 
-  lower_bounds bounds_for(byte_count budget) const {
+  // In the simulator faults bring data in beside copies, so what moves between iterations is no bound for
+  // managed plans.
+  lower_bounds bounds_for(byte_count budget, bool is_managed) const {
+    passes x = passes_;
+    if (is_managed) x.forward_start_bytes = x.gradient_bytes = 0;
     problem smaller = p_;
     smaller.budget = budget;
     const allowed_moves swaps{has_link(p_.target), false};
-    return {passes_.backward_time > 0 ? bound_passes(passes_, p_.target, budget, swaps).min_time : 0,
+    return {x.backward_time > 0 ? bound_passes(x, p_.target, budget, swaps).min_time : 0,
             swap_time_lower_bound(smaller)};
   }
 
   const problem& p_;
   passes passes_;
-  std::map<byte_count, lower_bounds> bounds_;  // per budget
+  std::map<std::pair<byte_count, bool>, lower_bounds> bounds_;  // per budget, and whether managed
 };
 
 byte_count permille_of(byte_count budget, byte_count permille) {
   return budget / 1000 * permille + budget % 1000 * permille / 1000;
 }
 
-// The rival's plan. Where parts are measured it is made by estimates, in which parts take their share of
-// whole operators' times, so that only parts of a plan that may be fast enough are timed: on a GPU a part
-// takes a search for its engine, 0.1 s, and planning VGG-16 in bf16 timed 660 parts of rivals' tries. Throws
-// infeasible, also if estimates exceed problem::time_to_beat by a fiftieth.
+// The rival's plan. If parts are measured and there is a time to beat, it is made by estimates: a part takes
+// its share of the operator's time. Then only parts of plans that may be fast enough are timed. On a GPU a
+// part takes a search for its engine, 0.1 s, and planning VGG-16 in bf16 timed 660 parts of rivals' tries.
+// Throws infeasible, also if estimates exceed problem::time_to_beat by a fiftieth.
 memory_plan plan_by_estimates(const problem& p, const rival& q) {
   if (!p.measures_slices || p.time_to_beat == any_time) return q.by->plan(p);
   problem estimated = with_estimates(p);

@@ -17,7 +17,7 @@ class measured_parts {
   explicit measured_parts(const problem& p) : p_(p), measured_(p.network.ops.size()) {}
 
   // The estimate is the share, of time and workspace, of the smallest larger part that was measured, or of
-  // the whole operator. It is hardly ever too high: larger parts use a GPU better.
+  // the whole operator. Its time is hardly ever too high: larger parts use a GPU better.
   op_cost cost_of_part(const compute& c) const;
   // Measures the parts of the plan. Returns whether any was not measured yet.
   bool measure(const memory_plan& plan);

@@ -106,9 +106,9 @@ pass_bound generate_columns(const passes& x, const copy_rates& r, double budget)
   return {static_cast<nanoseconds>(std::floor(best)), best_at};
 }
 
-// The least time with which all data fits in between two iterations. What is not on the device then is either
-// copied in during the forward pass, before it is read, or copied out in the backward pass, after it is
-// written. no_bound if some has to move and nothing may.
+// A bound from the instant between two iterations. The device then holds at most the budget. Other parameters
+// and inputs are copied in during the forward pass, before they are read. Other gradients are copied out in
+// the backward pass, after they are written. Returns no_bound if data must move and swaps are not allowed.
 nanoseconds bound_between_iterations(const passes& x, const copy_rates& r, double budget) {
   const double time = x.forward_time + x.backward_time;
   const double away = x.forward_start_bytes + x.gradient_bytes - budget;

@@ -23,7 +23,7 @@ struct passes {
   std::vector<double> recompute_time;  // ns, per forward operator
   std::vector<std::vector<std::size_t>>
       required_ops;  // per forward operator: the operators that must run again before it can
-  // Bytes that the forward pass reads and that are kept across iterations: parameters and inputs.
+  // Bytes that the forward pass reads and that are kept across iterations: parameters, inputs, labels.
   double forward_start_bytes = 0;
   double gradient_bytes = 0;  // of parameter gradients, which the backward pass writes and the user reads
 };
@@ -34,8 +34,8 @@ passes split_passes(const problem& p);
 op_id first_backward(const graph& g);
 
 struct pass_bound {
-  nanoseconds min_time = no_bound;  // no_bound if tensors that must be kept exceed the budget
-  start_prices prices;              // dual prices of that bound
+  nanoseconds min_time = no_bound;  // no_bound if there is no such plan
+  start_prices prices;              // dual prices of the linear program
 };
 pass_bound bound_passes(const passes& x, const machine& m, byte_count budget, allowed_moves allowed);
 

@@ -571,7 +571,7 @@ struct measuring_machine {
   std::set<std::pair<op_id, box>> measured = {};
   std::int64_t least_images = 0;  // no engine computes parts of fewer
 
-  // Gives operator `o` a workspace of so many bytes for each image.
+  // Gives operator `o` a workspace of `per_image` bytes for each of the 256 images.
   void add_workspace(op_id o, byte_count per_image) { costs[o].workspace_bytes = per_image * 256; }
 
   problem within(byte_count budget) {
@@ -606,7 +606,7 @@ TEST(best, measures_few_parts) {
 }
 
 // A third of the footprint is less than the first operator's workspace for the whole batch.
-TEST(best, measures_few_parts_where_these_need_less_workspace) {
+TEST(best, measures_few_parts_where_parts_need_less_workspace) {
   measuring_machine m;
   m.add_workspace(0, footprint_of(m.g, m.costs).total / 256);
   problem p = m.within(footprint_of(m.g, m.costs).total / 3);

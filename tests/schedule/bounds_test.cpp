@@ -123,8 +123,8 @@ TEST(bounds, of_whole_plans_count_the_copy_of_a_weight_that_cannot_stay) {
   EXPECT_GE(b.whole_operators->swap, 2 * b.compute) << "the copy takes longer than all operators";
 }
 
-// Decisions by dice, whatever they need: a budget of just that.
-// 1000 bytes of parameters and 1000 of gradients, both passes 100 ns, a byte a nanosecond in each direction.
+// 1000 bytes of parameters and 1000 of gradients. Each pass takes 100 ns. The link copies a byte per ns in
+// each direction.
 TEST(two_passes, copy_what_does_not_fit_between_iterations) {
   passes x;
   x.forward_time = x.backward_time = 100;
@@ -139,6 +139,7 @@ TEST(two_passes, copy_what_does_not_fit_between_iterations) {
   EXPECT_EQ(bound_passes(x, m, 1500, {true, true}).min_time, 300) << "gradients leave twice as fast";
 }
 
+// Decisions by dice, whatever they need: a budget of just that.
 TEST_P(bounds, no_decisions_by_dice_are_below_them) {
   std::mt19937 dice(17);
   problem unlimited = at(0.1, {});

@@ -173,7 +173,7 @@ class FittedCall:
         if self.steps == 0:
             allocate_cublas_workspaces(device)
         elif self.steps == 1:
-            gc.collect()  # frees memory that compiling left in cycles, which would count as the step's
+            gc.collect()  # frees memory in cycles that compiling left; the step's peak would include it
             torch.cuda.reset_peak_memory_stats(device)
             torch.cuda.synchronize(device)
             self.arena = Arena(device, self.plan.budget)
