@@ -590,36 +590,31 @@ struct measuring_machine {
   }
 };
 
-TEST(best, measures_few_parts) {
-  measuring_machine m;
+// Plans for a third of the footprint with few measured parts. The plan is as fast as with all parts measured.
+void expect_few_measured_parts(measuring_machine& m) {
   problem p = m.within(footprint_of(m.g, m.costs).total / 3);
   const auto time_of_best = [&] {
     return time_with_copy_price(p, lower(p, find_strategy(planners(), "best")->plan(p)), 1);
   };
   const nanoseconds by_all = time_of_best();
-  const std::size_t all = m.measured.size();
+  EXPECT_GT(m.measured.size(), 100U);
   m.measured.clear();
   p.measures_slices = true;
   EXPECT_LE(time_of_best(), by_all + by_all / 200);
   EXPECT_GT(m.measured.size(), 0U);
-  EXPECT_LT(m.measured.size(), all / 3) << all;
+  EXPECT_LT(m.measured.size(), 65U);
+}
+
+TEST(best, measures_few_parts) {
+  measuring_machine m;
+  expect_few_measured_parts(m);
 }
 
 // A third of the footprint is less than the first operator's workspace for the whole batch.
 TEST(best, measures_few_parts_where_parts_need_less_workspace) {
   measuring_machine m;
   m.add_workspace(0, footprint_of(m.g, m.costs).total / 256);
-  problem p = m.within(footprint_of(m.g, m.costs).total / 3);
-  const auto time_of_best = [&] {
-    return time_with_copy_price(p, lower(p, find_strategy(planners(), "best")->plan(p)), 1);
-  };
-  const nanoseconds by_all = time_of_best();
-  const std::size_t all = m.measured.size();
-  m.measured.clear();
-  p.measures_slices = true;
-  EXPECT_LE(time_of_best(), by_all + by_all / 200);
-  EXPECT_GT(m.measured.size(), 0U);
-  EXPECT_LT(m.measured.size(), all / 3) << all;
+  expect_few_measured_parts(m);
 }
 
 TEST(best, measures_all_parts_where_some_have_no_engine) {
