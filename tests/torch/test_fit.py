@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import weakref
 
 import pytest
 
@@ -766,6 +767,20 @@ def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
         for held in (already, wanted):
             states[:] = [torch.zeros(held, dtype=torch.uint8)]
             assert planning.base_bytes(Made(nodes=[])) == 40 + wanted
+
+
+def test_garbage_does_not_count_as_memory_before_the_plan(monkeypatch):
+    model, _ = model_and_inputs("perceptron")
+    tensor = torch.zeros(1)
+    tensor.of_itself = [tensor]  # a cycle, as compiling leaves
+    garbage = weakref.ref(tensor)
+    del tensor
+    monkeypatch.setattr(private, "free_cublas_workspaces", lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 70 if garbage() is not None else 40)
+    planning = importlib.import_module("umbench.torch.fit").PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
+    assert torch.cuda.memory_allocated(None) == 70
+    planning.measure_memory_before_plan()
+    assert (planning.allocated_bytes, planning.workspace_bytes) == (40, 0)
 
 
 def pretend_gpu(monkeypatch, arena_class, **results_by_function):
