@@ -597,6 +597,14 @@ def test_on_a_gpu_a_batch_is_cut_where_it_has_no_plan_otherwise():
         torch.testing.assert_close(own.grad, other.grad, rtol=1e-3, atol=1e-6)
 
 
+def test_the_thread_that_computes_the_parts_also_frees_their_gradients():
+    model, inputs = model_and_inputs("perceptron")
+    has_other_threads = []
+    next(model.parameters()).register_hook(lambda gradient: has_other_threads.append(torch._C._is_multithreading_enabled()))
+    micro.run_in_parts(model, model, 2, inputs, {})
+    assert has_other_threads == [False, False] and torch._C._is_multithreading_enabled()
+
+
 def test_parts_are_refused_where_they_change_what_is_computed():
     model, inputs = model_and_inputs("convolutions")
     assert "statistics of its batch" in refusal_text(lambda: umt.fit(model, budget="1GiB", micro_batches=2))
@@ -747,6 +755,9 @@ def test_workspaces_of_products_count_where_there_are_products():
     bytes_with = [planning.base_bytes(Made(nodes=[Made(op="call_function", target=target)])) for target in
                   (torch.ops.aten.convolution.default, torch.ops.aten.addmm.default)]
     assert bytes_with == [40, 100]
+    planning.plan.micro_batches = 2
+    sum_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+    assert planning.base_bytes(Made(nodes=[Made(op="call_function", target=torch.ops.aten.addmm.default)])) == 70 + sum_bytes
 
 
 def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):

@@ -376,7 +376,8 @@ class PlanningCompiler:
         has_sums = self.plan.micro_batches > 1  # with parts there are also the sums of the gradients
         state_and_sum_bytes = (states_per_byte(self.optimizer) + has_sums) * sum(p.numel() * p.element_size() for p in trained_parameters)
         if self.allocated_bytes:
-            return (self.allocated_bytes + (self.workspace_bytes if has_matrix_products(step_nodes) else 0)
+            workspace_bytes = self.workspace_bytes // (2 if has_sums else 1)  # one of two: both passes of a part run in one thread
+            return (self.allocated_bytes + (workspace_bytes if has_matrix_products(step_nodes) else 0)
                     + max(0, state_and_sum_bytes - self.state_bytes))
         return sum(fields["bytes"] for fields in step_nodes.node_fields if fields["resident"]) + state_and_sum_bytes
 
