@@ -33,7 +33,7 @@ std::uint64_t normal_work(const problem& p, const search_options& by) {
   const std::uint64_t size = p.network.ops.size();
   if (is_tiny(p)) return 2'000'000 + 800'000 * size;
   if (size <= tiny_network) return by.also_without_swaps ? 200'000'000 : 50'000'000;
-  if (size <= small_network) return 80'000'000 + 15'000 * size;
+  if (size <= small_network) return 70'000'000 + 15'000 * size;
   return std::min<std::uint64_t>(120'000'000 + 25'000 * size, 205'000'000);
 }
 
