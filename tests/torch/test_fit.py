@@ -1,6 +1,7 @@
 """fit() on the CPU: the graphs that run are those that were planned, and the gradients are those of the unplanned model, bit for bit."""
 
 import copy
+import gc
 import importlib
 import weakref
 
@@ -533,10 +534,11 @@ def test_a_batch_that_the_chosen_number_does_not_divide_takes_fewer_parts(monkey
     plain = copy.deepcopy(model)
     monkeypatch.setattr(micro, "part_counts_to_try", lambda predict: [4, 8, 16])
     model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
-    for rows in (8, 6, 3):
+    for rows, expected_parts in ((8, 4), (6, 2), (3, 1)):
         for each in (plain, model):
             each.zero_grad()
             run_step(each, (inputs[0][:rows],))
+        assert model._compiled_call_impl.planning.part_count == expected_parts
         for own, other in zip(plain.parameters(), model.parameters()):
             torch.testing.assert_close(own.grad, other.grad)
 
@@ -597,12 +599,12 @@ def test_on_a_gpu_a_batch_is_cut_where_it_has_no_plan_otherwise():
         torch.testing.assert_close(own.grad, other.grad, rtol=1e-3, atol=1e-6)
 
 
-def test_the_thread_that_computes_the_parts_also_frees_their_gradients():
+def test_backward_passes_of_parts_use_no_other_thread():
     model, inputs = model_and_inputs("perceptron")
-    has_other_threads = []
-    next(model.parameters()).register_hook(lambda gradient: has_other_threads.append(torch._C._is_multithreading_enabled()))
+    may_use_others = []
+    next(model.parameters()).register_hook(lambda gradient: may_use_others.append(torch._C._is_multithreading_enabled()))
     micro.run_in_parts(model, model, 2, inputs, {})
-    assert has_other_threads == [False, False] and torch._C._is_multithreading_enabled()
+    assert may_use_others == [False, False] and torch._C._is_multithreading_enabled()
 
 
 def test_parts_are_refused_where_they_change_what_is_computed():
@@ -755,9 +757,11 @@ def test_workspaces_of_products_count_where_there_are_products():
     bytes_with = [planning.base_bytes(Made(nodes=[Made(op="call_function", target=target)])) for target in
                   (torch.ops.aten.convolution.default, torch.ops.aten.addmm.default)]
     assert bytes_with == [40, 100]
-    planning.plan.micro_batches = 2
+    planning.part_count = 2
     sum_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
-    assert planning.base_bytes(Made(nodes=[Made(op="call_function", target=torch.ops.aten.addmm.default)])) == 70 + sum_bytes
+    bytes_with = [planning.base_bytes(Made(nodes=[Made(op="call_function", target=target)])) for target in
+                  (torch.ops.aten.convolution.default, torch.ops.aten.addmm.default)]
+    assert bytes_with == [40 + sum_bytes, 70 + sum_bytes]
 
 
 def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
@@ -782,15 +786,19 @@ def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
 
 def test_garbage_does_not_count_as_memory_before_the_plan(monkeypatch):
     model, _ = model_and_inputs("perceptron")
-    tensor = torch.zeros(1)
-    tensor.of_itself = [tensor]  # a cycle, as compiling leaves
-    garbage = weakref.ref(tensor)
-    del tensor
+    planning = importlib.import_module("umbench.torch.fit").PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
     monkeypatch.setattr(private, "free_cublas_workspaces", lambda: None)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 70 if garbage() is not None else 40)
-    planning = importlib.import_module("umbench.torch.fit").PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
-    assert torch.cuda.memory_allocated(None) == 70
-    planning.measure_memory_before_plan()
+    gc.disable()
+    try:
+        tensor = torch.zeros(1)
+        tensor.of_itself = [tensor]  # a cycle, like those that compiling leaves
+        garbage = weakref.ref(tensor)
+        del tensor
+        assert torch.cuda.memory_allocated(None) == 70
+        planning.measure_memory_before_plan()
+    finally:
+        gc.enable()
     assert (planning.allocated_bytes, planning.workspace_bytes) == (40, 0)
 
 

@@ -53,7 +53,7 @@ class MicroBatches(torch.autograd.Function):
                 part_loss = compute_loss(*inputs, **keyword_inputs)
                 if not isinstance(part_loss, torch.Tensor) or part_loss.dim():
                     raise NoPlan("micro batches need a model whose result is its loss, a mean over the batch")
-                with torch.autograd.set_multithreading_enabled(False):  # another thread may free the gradients only after the next forward pass
+                with torch.autograd.set_multithreading_enabled(False):  # autograd's own thread can hold the gradients until after the next forward pass
                     gradients = torch.autograd.grad(part_loss / len(parts), parameters, allow_unused=True)
             total_loss = part_loss.detach() if total_loss is None else total_loss + part_loss.detach()
             gradient_sums = (list(gradients) if gradient_sums is None
