@@ -538,7 +538,7 @@ def test_a_batch_that_the_chosen_number_does_not_divide_takes_fewer_parts(monkey
         for each in (plain, model):
             each.zero_grad()
             run_step(each, (inputs[0][:rows],))
-        assert model._compiled_call_impl.planning.part_count == expected_parts
+        assert model.plan.micro_batches == expected_parts
         for own, other in zip(plain.parameters(), model.parameters()):
             torch.testing.assert_close(own.grad, other.grad)
 
@@ -757,7 +757,7 @@ def test_workspaces_of_products_count_where_there_are_products():
     bytes_with = [planning.base_bytes(Made(nodes=[Made(op="call_function", target=target)])) for target in
                   (torch.ops.aten.convolution.default, torch.ops.aten.addmm.default)]
     assert bytes_with == [40, 100]
-    planning.part_count = 2
+    planning.plan.micro_batches = 2
     sum_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
     bytes_with = [planning.base_bytes(Made(nodes=[Made(op="call_function", target=target)])) for target in
                   (torch.ops.aten.convolution.default, torch.ops.aten.addmm.default)]
@@ -784,17 +784,14 @@ def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
             assert planning.base_bytes(Made(nodes=[])) == 40 + wanted
 
 
-def test_garbage_does_not_count_as_memory_before_the_plan(monkeypatch):
+def test_a_fitted_model_that_is_gone_does_not_count_as_memory_before_the_plan(monkeypatch):
     model, _ = model_and_inputs("perceptron")
     planning = importlib.import_module("umbench.torch.fit").PlanningCompiler(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
-    monkeypatch.setattr(private, "free_cublas_workspaces", lambda: None)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 70 if garbage() is not None else 40)
     gc.disable()
     try:
-        tensor = torch.zeros(1)
-        tensor.of_itself = [tensor]  # a cycle, like those that compiling leaves
-        garbage = weakref.ref(tensor)
-        del tensor
+        other = weakref.ref(umt.fit(model_and_inputs("perceptron")[0], budget="1GiB", backend="aot_eager"))
+        monkeypatch.setattr(private, "free_cublas_workspaces", lambda: None)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 40 if other() is None else 70)
         assert torch.cuda.memory_allocated(None) == 70
         planning.measure_memory_before_plan()
     finally:

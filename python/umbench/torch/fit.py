@@ -147,7 +147,8 @@ class FittedCall:
             private.forget_dynamic_sizes((inputs, keyword_inputs))
             with private.graph_breaks_raise(NoPlan):
                 part_count = micro.largest_part_count(self.counts[0], inputs, keyword_inputs) if self.is_auto and self.chosen else self.counts[0]
-                self.planning.part_count = part_count
+                if torch.is_grad_enabled():
+                    self.plan.micro_batches = part_count
                 if part_count == 1 or not torch.is_grad_enabled():
                     return self.run(*inputs, **keyword_inputs)
                 return micro.run_in_parts(self.run, self.model, part_count, inputs, keyword_inputs)
@@ -250,7 +251,6 @@ class PlanningCompiler:
         self.allocated_bytes = self.workspace_bytes = self.state_bytes = 0  # bytes before the first plan: all but workspaces, workspaces, the optimizer's states
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
         self.only_plans, self.bytes_per_ns = False, 0
-        self.part_count = 1  # number of parts of the batch that is compiled
         weakref.finalize(self, close_slabs, self.slabs).atexit = False
 
     def is_on_gpu(self):
@@ -282,7 +282,7 @@ class PlanningCompiler:
     def measure_memory_before_plan(self):
         """Frees garbage and the workspaces of cuBLAS, and stores how much memory was allocated before the first plan, and for what."""
         device = next(self.model.parameters()).device
-        gc.collect()  # garbage in cycles that compiling other models left would count in every plan
+        gc.collect()  # a fitted model that is no longer used holds its memory until then, since it refers to itself
         bytes_with_workspaces = torch.cuda.memory_allocated(device)
         private.free_cublas_workspaces()
         self.allocated_bytes = torch.cuda.memory_allocated(device)
@@ -375,11 +375,11 @@ class PlanningCompiler:
     def base_bytes(self, step_nodes):
         """Bytes on the device besides the tensors that the two graphs make."""
         trained_parameters = [p for p in self.model.parameters() if p.requires_grad]
-        has_sums = self.part_count > 1  # with parts there are also the sums of the gradients
-        state_and_sum_bytes = (states_per_byte(self.optimizer) + has_sums) * sum(p.numel() * p.element_size() for p in trained_parameters)
+        has_parts = self.plan.micro_batches > 1  # then there are also the sums of the gradients
+        state_and_sum_bytes = (states_per_byte(self.optimizer) + has_parts) * sum(p.numel() * p.element_size() for p in trained_parameters)
         if self.allocated_bytes:
             # Each of the two threads that compute the passes has a workspace. One thread computes both passes of a part.
-            workspace_bytes = self.workspace_bytes // (2 if self.part_count > 1 else 1)
+            workspace_bytes = self.workspace_bytes // (2 if has_parts else 1)
             return (self.allocated_bytes + (workspace_bytes if has_matrix_products(step_nodes) else 0)
                     + max(0, state_and_sum_bytes - self.state_bytes))
         return sum(fields["bytes"] for fields in step_nodes.node_fields if fields["resident"]) + state_and_sum_bytes
